@@ -1,0 +1,37 @@
+"""The one error hierarchy. Every message says what is wrong, where, and what to do."""
+
+
+class ToktierError(Exception):
+    """Base class of every error raised by toktier_jax."""
+
+
+class InputError(ToktierError, ValueError):
+    """The caller's text, ids or arguments are invalid (lone surrogate, bad UTF-8, wrong type, id out of range)."""
+
+
+class SpecError(ToktierError):
+    """A tokenizer file is damaged, contradictory or of an unknown format."""
+
+
+class UnsupportedError(ToktierError):
+    """The request names something that the device path or this machine cannot do."""
+
+
+class CapacityError(ToktierError):
+    """A result does not fit the capacity that the caller fixed."""
+
+
+class SessionError(ToktierError):
+    """Base class of session and store errors."""
+
+
+class RevisionConflict(SessionError):
+    """Another writer changed the session since this handle last saw it."""
+
+
+class UnknownSession(SessionError):
+    """No session of that name is in the store."""
+
+
+class ClosedSession(SessionError):
+    """The session handle or its store was closed."""

@@ -1,0 +1,69 @@
+"""The static side of an EncodeProgram: small frozen values that decide what is traced. No arrays, no algorithm.
+
+A plan is hashable; two tokenizers with equal plans (and equal table shapes) share one executable. `program/` writes
+plans next to the numpy tables they index, `ops/` reads both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+# ---- a pattern after its classes were resolved: every leaf is a bit of the step's atom table ----
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One character whose class has bit `index` in the step's `atoms` table."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Seq:
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Alt:
+    """Ordered choice: the first alternative with which the whole pattern matches wins."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Greedy `item{minimum,maximum}`; `maximum=None` is unbounded. A possessive loop gives nothing back."""
+
+    item: Node
+    minimum: int
+    maximum: int | None
+    possessive: bool = False
+
+
+@dataclass(frozen=True)
+class Look:
+    """Look-ahead."""
+
+    item: Node
+    negative: bool
+
+
+@dataclass(frozen=True)
+class End:
+    r"""`$`: the end of the segment, or also before a final newline (`newline` is its atom)."""
+
+    newline: Atom | None
+
+
+Node = Atom | Seq | Alt | Repeat | Look | End
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """Cuts every open segment by a pattern and a rule. Tables: see program/split.py."""
+
+    root: Node
+    unit: Literal["char", "byte"]
+    behavior: Literal["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]
+    invert: bool
