@@ -67,3 +67,10 @@ class SplitPlan:
     unit: Literal["char", "byte"]
     behavior: Literal["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]
     invert: bool
+
+
+@dataclass(frozen=True)
+class QuickCheckPlan:
+    """Sets status 2 when the text holds a character that the normalizer could change. Tables: `flags` bool [256]."""
+
+    form: str
