@@ -24,7 +24,7 @@ test-all: $(STAMPS)/test     ## the rest as well
 
 lint: $(STAMPS)/test
 	$(PY) -m ruff check .
-	$(PY) -m pyright
+	$(PY) -m pyright --pythonpath $(PY)
 
 bench: $(STAMPS)/bench       ## results and plots go to benchmarks/results/
 	$(PY) -m benchmarks.encode
