@@ -51,7 +51,7 @@ class Look:
 
 @dataclass(frozen=True)
 class End:
-    r"""`$`: the end of the segment, or also before a final newline (`newline` is its atom)."""
+    r"""`$`: the end of the segment, or also before any newline (Oniguruma; `newline` is its atom)."""
 
     newline: Atom | None
 
