@@ -256,7 +256,7 @@ class _Parser:
             else:
                 self.position += 1
                 if char == "[":
-                    if depth and text[self.position : self.position + 1] in (":", ".", "="):
+                    if depth and text[self.position : self.position + 1] == ":":  # [. and [= are nested classes
                         raise self.unsupported("a bracket expression", start)
                     depth += 1
                     self.take("^")
