@@ -1,4 +1,4 @@
-"""Many documents: packed into buffers for one device and for two host devices, encode_batch, and the native batch calls.
+"""Many documents: packed into buffers for one and two host devices, encode_batch, and the native batch calls.
 
     python -m benchmarks.batch [--small] [--out DIR]
 

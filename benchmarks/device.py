@@ -29,7 +29,7 @@ COLUMNS = ("row", "bytes", "tokens", "compile_s", "p50_ms", "p90_ms", "gb_s", "i
 
 @dataclass(frozen=True)
 class Case:
-    """One text in a buffer of N bytes: data uint8 [N], starts int32 [S] (the documents, padded with N), expected ids."""
+    """One text in a buffer of N bytes: data uint8 [N], its documents' starts int32 [S], expected ids int32 [n]."""
 
     name: str
     data: np.ndarray

@@ -79,7 +79,7 @@ def recompiles(tokenizer: str, lengths: int) -> dict[str, Any]:
 
     count = 0
 
-    def listen(event: str, duration: float, **_: Any) -> None:
+    def listen(event: str, duration_secs: float, **kwargs: Any) -> None:
         nonlocal count
         count += event == "/jax/core/compile/backend_compile_duration"
 

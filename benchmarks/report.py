@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import os
 import platform
@@ -16,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from . import peers
-
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 REPEATS = 5
+PEERS = ("tokenizers", "tiktoken", "fastokens", "gigatoken", "toktier")
 
 Row = Mapping[str, Any]
 
@@ -51,7 +51,6 @@ def digest(ids: np.ndarray) -> str:
 def environment() -> dict[str, Any]:
     """Versions, device, machine and commit. Starts a JAX backend."""
     import jax
-    import jaxlib
 
     device = jax.devices()[0]
     return {
@@ -59,13 +58,20 @@ def environment() -> dict[str, Any]:
         "commit": commit(),
         "python": platform.python_version(),
         "jax": jax.__version__,
-        "jaxlib": jaxlib.__version__,
+        "jaxlib": version("jaxlib"),
         "numpy": np.__version__,
-        "peers": peers.versions(),
+        "peers": {name: version(name) for name in PEERS},
         "device": f"{device.platform}: {device.device_kind}",
         "cpu": cpu_name(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     }
+
+
+def version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def cpu_name() -> str:

@@ -108,7 +108,7 @@ def train(packages: Path) -> Tokenizer:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Trains the embedded default tokenizer.")
     parser.add_argument("--output", type=Path, default=ASSET)
     parser.add_argument("--wheels", type=Path, help="directory that already holds the pinned packages")
     arguments = parser.parse_args()

@@ -65,12 +65,14 @@ def report(name: str, tokenizer: Tokenizer, text: str, repeats: int, out: TextIO
 
 def timed(run: Callable[[], T], repeats: int) -> tuple[T, float]:
     """The result of `run` and its median time in seconds."""
-    times = []
-    for _ in range(repeats):
+
+    def once() -> tuple[T, float]:
         start = time.perf_counter()
         result = run()
-        times.append(time.perf_counter() - start)
-    return result, statistics.median(times)
+        return result, time.perf_counter() - start
+
+    runs = [once() for _ in range(repeats)]
+    return runs[-1][0], statistics.median(seconds for _, seconds in runs)
 
 
 def library_sources() -> bytes:
