@@ -6,6 +6,7 @@ A figure missed is printed as missed; its check stays. `run_all` returns rows {f
 from __future__ import annotations
 
 import random
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tests import artifacts
+from toktier_jax.errors import UnsupportedError
 
 from . import peers, report, texts, worker
 
@@ -25,10 +27,22 @@ CAPACITIES = tuple(1 << shift for shift in range(10, 23, 2))
 # ---- tasks: each runs in a child, through benchmarks.worker ----
 
 
+def device_engine(tokenizer: str) -> peers.Engine:
+    """Ours, held to the device path: a text that would go to the reference fails instead of being timed."""
+    loaded = artifacts.load(tokenizer).tokenizer
+
+    def encode(text: str) -> Any:
+        try:
+            return loaded.encode(text, add_special_tokens=False, route="xla")
+        except UnsupportedError as error:
+            raise RuntimeError(f"not on the device path: {error}") from None
+
+    return peers.Engine(encode, lambda out: out.ids, loaded)
+
+
 def against_reference(tokenizer: str, text: str, size: int, repeats: int = report.REPEATS) -> dict[str, Any]:
     """Our time and the reference's on one text, in turn in one process."""
-    artifact = artifacts.load(tokenizer)
-    ours, reference = peers.load(peers.OURS, artifact), peers.load(peers.REFERENCE, artifact)
+    ours, reference = device_engine(tokenizer), peers.load(peers.REFERENCE, artifacts.load(tokenizer))
     content = texts.make(text, size)
     out, expected = ours.encode(content), reference.encode(content)
     require_equal(ours.ids(out), reference.ids(expected), f"{tokenizer}, {text}, {size}")
@@ -42,13 +56,12 @@ def against_reference(tokenizer: str, text: str, size: int, repeats: int = repor
         "ours_ms": mine * 1e3,
         "reference_ms": theirs * 1e3,
         "mb_s": len(content.encode()) / mine / 1e6,
-        "route": out.route if hasattr(out, "route") else None,
     }
 
 
 def two_texts(tokenizer: str, contents: tuple[str, str], sizes: tuple[int, int]) -> dict[str, Any]:
     """Our time on the second text over that on the first, in turn in one process. Sizes in bytes of ASCII text."""
-    engine = peers.load(peers.OURS, artifacts.load(tokenizer))
+    engine = device_engine(tokenizer)
     pair = [ascii_text(name, size) for name, size in zip(contents, sizes, strict=True)]
     for content in pair:
         engine.encode(content)
@@ -62,8 +75,7 @@ def two_texts(tokenizer: str, contents: tuple[str, str], sizes: tuple[int, int])
 
 def growth(tokenizer: str, text: str, sizes: list[int], repeats: int = 3) -> dict[str, Any]:
     """Our time at each size; ids are compared with the reference's at every size."""
-    artifact = artifacts.load(tokenizer)
-    ours, reference = peers.load(peers.OURS, artifact), peers.load(peers.REFERENCE, artifact)
+    ours, reference = device_engine(tokenizer), peers.load(peers.REFERENCE, artifacts.load(tokenizer))
     times = []
     for size in sizes:
         content = texts.make(text, size)
@@ -84,7 +96,7 @@ def recompiles(tokenizer: str, lengths: int) -> dict[str, Any]:
         count += event == "/jax/core/compile/backend_compile_duration"
 
     jax.monitoring.register_event_duration_secs_listener(listen)
-    engine = peers.load(peers.OURS, artifacts.load(tokenizer))
+    engine = device_engine(tokenizer)
     engine.tokenizer.warmup()
     warm, count = count, 0
     content, draw = texts.make("mixed", 1 << 20), random.Random(0)
@@ -97,11 +109,14 @@ def recompiles(tokenizer: str, lengths: int) -> dict[str, Any]:
 
 def memory(tokenizer: str, size: int) -> dict[str, Any]:
     """Growth of the peak of resident memory over the warmed process, a byte of input."""
-    engine = peers.load(peers.OURS, artifacts.load(tokenizer))
+    engine = device_engine(tokenizer)
     content = ascii_text("code", size)
     engine.tokenizer.warmup()
     engine.encode(ascii_text("english", size))
-    Path("/proc/self/clear_refs").write_text("5")  # sets the peak to what is resident now
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # sets the peak to what is resident now
+    except OSError as error:
+        raise UnsupportedError(f"this system does not reset the peak of resident memory: {error}") from None
     before = resident("VmHWM")
     result = engine.encode(content)
     after = resident("VmHWM")
@@ -110,7 +125,7 @@ def memory(tokenizer: str, size: int) -> dict[str, Any]:
 
 def compile_times(tokenizer: str) -> dict[str, Any]:
     """Seconds that the first encode in each capacity takes beyond the second."""
-    engine = peers.load(peers.OURS, artifacts.load(tokenizer))
+    engine = device_engine(tokenizer)
     seconds = []
     for capacity in CAPACITIES:
         content = ascii_text("english", capacity - capacity // 8)
@@ -174,14 +189,18 @@ def run_all(*, small: bool = False, say: Callable[[str], None] = print) -> list[
         environment = {}
         if task == "loading":
             environment = {"TOKTIER_JAX_CACHE": arguments.pop("cache")}
-        measured = worker.call(task, arguments, environment)
-        if "skipped" in measured:
-            row = {"figure": figure, "value": None, "limit": limit, "ok": "SKIPPED", "detail": measured["skipped"]}
+        row: dict[str, Any] = {"figure": figure, "value": None, "sign": ">=" if at_least else "<=", "limit": limit}
+        try:
+            measured = worker.call(task, arguments, environment)
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            row |= {"ok": f"FAILED: {str(error).strip().splitlines()[-1]}", "detail": str(error)}
         else:
-            value = measured[key]
-            passed = value >= limit if at_least else value <= limit
-            row = {"figure": figure, "value": value, "limit": limit, "ok": "yes" if passed else "MISSED"}
-            row |= {"sign": ">=" if at_least else "<=", "detail": measured}
+            value = row["value"] = measured.get(key)
+            if value is None:
+                row |= {"ok": f"SKIPPED: {measured['skipped']}"}
+            else:
+                row |= {"ok": "yes" if (value >= limit if at_least else value <= limit) else "MISSED"}
+            row["detail"] = measured
         rows.append(row)
         say(f"{row['figure']}: {report.table([row], ('value', 'limit', 'ok')).splitlines()[-1]}")
     return rows
