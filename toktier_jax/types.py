@@ -5,9 +5,35 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
+import numpy as np
+
+Table = jax.Array | np.ndarray | np.generic
+"""Tables are compiled in numpy and become arguments of jitted functions."""
 
 TEXT, FROZEN, REMOVED = 0, 1, 2
 """`Buffer.kind`: ordinary text, inside an added token, belongs to no piece."""
+
+CONT, PAD = 255, 254
+"""Symbols that are no class: a byte that continues a character, a byte at or past `length`."""
+
+
+class SplitTables(NamedTuple):
+    """Tables of a SplitPlan (program/split.py), over the symbols of a program; sizes are powers of two.
+
+    atoms   uint32 [256, W]       bit k % 32 of word k // 32: the symbol satisfies atom k
+    codes   uint8 [256]           symbol -> column of `right` and `tail`
+    right   uint8/uint16 [R, C]   the walk from right to left; columns from C / 2 on: a segment starts at this byte
+    left    uint8/uint16 [L, R]   the walk from left to right
+    tail    uint16 [T, C / 2]     which right states are possible where the text may go on
+    begins  int32 []              left states 2 (a gap) and 3 to begins - 1 (a match) begin a piece
+    """
+
+    atoms: Table
+    codes: Table
+    right: Table
+    left: Table
+    tail: Table
+    begins: Table
 
 
 class Buffer(NamedTuple):

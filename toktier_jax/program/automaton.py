@@ -7,7 +7,7 @@ leftmost-first matching in two passes (Frisch and Cardelli, ICALP 2004), a bimac
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +19,9 @@ from toktier_jax.program.nfa import ACCEPT, Nfa, Option, build
 MAX_STATES = 4096
 END = 0
 """Right state: at the end of a segment, nothing has been read."""
-BEGIN, GAP, GAP_START, MATCH_START = 0, 1, 2, 3
-"""Left states: before a segment's first character; going on in a gap; a gap began; from here on: a match began."""
+BEGIN, GAP, GAP_START, MATCH_START, IN_MATCH = range(5)
+"""Kinds of left states, in their order: before a segment's first character (one state), going on in a gap (one), a gap
+began (one), a match began, going on in a match."""
 COLLAPSED, ANYTHING = 0, 1
 """Tail states: the right state is known; it can be any."""
 
@@ -33,12 +34,14 @@ class Bimachine:
     left    int [L, R]  left[state after i - 1, right state at i] = state after i; a piece begins at i if that is in
                         [GAP_START, starts), and it is a match if that is in [MATCH_START, starts)
     starts  int
+    inside  int [L]     the left state after a byte that continues a character
     tail    int [T, C]  as `right`, over the sets of right states that are possible when the text may go on
     """
 
     right: np.ndarray
     left: np.ndarray
     starts: int
+    inside: np.ndarray
     tail: np.ndarray
 
 
@@ -49,14 +52,14 @@ def compile_bimachine(root: Node, members: np.ndarray) -> Bimachine:
     """
     nfa = build(root)
     right, states = _right_table(nfa, members)
-    left, outputs = _left_table(nfa, states)
+    left, outputs, inside = _left_table(nfa, states)
     left_block = _minimize(left, outputs)
     order = _first_of_each(left_block)
-    left, outputs = left_block[left[order]], [outputs[state] for state in order]
+    left, outputs, inside = left_block[left[order]], outputs[order], left_block[inside[order]]
     right_block = _minimize(right, [column.tobytes() for column in left.T])
     order = _first_of_each(right_block)
     right, left = right_block[right[order]], left[:, order]
-    return Bimachine(right, left, sum(output <= MATCH_START for output in outputs), _tail_table(right))
+    return Bimachine(right, left, int((outputs <= MATCH_START).sum()), inside, _tail_table(right))
 
 
 # ---- right to left ----
@@ -112,35 +115,39 @@ def _choose(options: Sequence[Option], state: _RightState) -> int | None:
 # ---- left to right ----
 
 
-def _left_table(nfa: Nfa, states: list[_RightState]) -> tuple[np.ndarray, list[int]]:
-    """Rows by left state, and the kind of each: BEGIN, GAP, GAP_START, MATCH_START, or more for going on in a match."""
+def _left_table(nfa: Nfa, states: list[_RightState]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows by left state; the kind of each: BEGIN, GAP, GAP_START, MATCH_START or IN_MATCH; the state inside it."""
     begun = [_choose(nfa.start, state) for state in states]
     left: dict[tuple[int, int], int] = {(kind, 0): kind for kind in (BEGIN, GAP, GAP_START)}  # (kind, node): number
     rows: list[list[int]] = []
+    inside: list[int] = []
     while len(rows) < len(left):
         kind, node = list(left)[len(rows)]
-        row = []
+        within = (IN_MATCH if kind >= MATCH_START else GAP, node)
+        inside.append(left.setdefault(within, len(left)))
+        row: list[int] = []
         for state, first in zip(states, begun, strict=True):
             target = _choose(nfa.follow[node], state) if kind >= MATCH_START else ACCEPT
             if target is not None and target != ACCEPT:
-                after = (MATCH_START + 1, target)
+                after = (IN_MATCH, target)
             elif first is not None:
                 after = (MATCH_START, first)
-            else:  # nothing matches here; a gap goes on, or begins after a match or with the segment
+            else:  # nothing matches here: a gap goes on, or begins after a match or with the segment
                 after = (GAP if kind in (GAP, GAP_START) else GAP_START, 0)
             row.append(left.setdefault(after, len(left)))
         rows.append(row)
         if len(left) > MAX_STATES:
             raise UnsupportedError(f"a pattern that needs more than {MAX_STATES} states")
-    kinds = [kind for kind, _ in left]
+    kinds = np.array([kind for kind, _ in left])
     order = np.argsort(kinds, kind="stable")
-    return np.argsort(order)[np.array(rows)[order]], [kinds[state] for state in order]
+    number = np.argsort(order)
+    return number[np.array(rows)[order]], kinds[order], number[np.array(inside)[order]]
 
 
 # ---- both ----
 
 
-def _minimize(table: np.ndarray, outputs: Sequence[Hashable]) -> np.ndarray:
+def _minimize(table: np.ndarray, outputs: Iterable[Hashable]) -> np.ndarray:
     """Moore's algorithm: the block of each row of `table` (transitions among rows, whatever `table` they index).
 
     Blocks are numbered by their first state, so that an order of states by output stays one.

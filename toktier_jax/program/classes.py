@@ -193,18 +193,18 @@ class Partition:
 
 def partition(masks: Sequence[Mask]) -> Partition:
     """The coarsest partition that respects every mask. Raises UnsupportedError beyond 250 classes."""
-    stack = np.array(masks, bool).reshape(len(masks), CODE_POINTS)
-    changes = np.flatnonzero((stack[:, 1:] != stack[:, :-1]).any(0)) + 1
-    changes = changes[changes != 0xD800]  # surrogates never occur: they may join what stands before them
-    starts = np.concatenate([[0], changes])
-    rows, run_class = first_seen(stack[:, starts].T)
+    changes = [np.flatnonzero(mask[1:] != mask[:-1]) + 1 for mask in masks]
+    starts = np.unique(np.concatenate([[0, 0xE000], *changes]))
+    starts = starts[starts != 0xD800]  # surrogates never occur: they join what stands before them
+    rows, run_class = first_seen(np.array([mask[starts] for mask in masks], bool).reshape(len(masks), -1).T)
     if len(rows) > MAX_CLASSES:
         raise UnsupportedError(f"{len(rows)} character classes; at most {MAX_CLASSES} fit")
     classes = np.repeat(run_class.astype(np.uint8), np.diff(np.append(starts, CODE_POINTS)))
-    distinct, pages = np.unique(classes.reshape(-1, 256), axis=0, return_inverse=True)
+    distinct: dict[bytes, int] = {}
+    pages = np.array([distinct.setdefault(page.tobytes(), len(distinct)) for page in classes.reshape(-1, 256)])
     table = np.zeros((1 << (len(distinct) - 1).bit_length(), 256), np.uint8)
-    table[: len(distinct)] = distinct
-    return Partition(pages.reshape(-1).astype(np.uint8 if len(table) <= 256 else np.uint16), table, rows)
+    table[: len(distinct)] = np.frombuffer(b"".join(distinct), np.uint8).reshape(-1, 256)
+    return Partition(pages.astype(np.uint8 if len(table) <= 256 else np.uint16), table, rows)
 
 
 def first_seen(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
