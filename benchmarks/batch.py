@@ -39,11 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--small", action="store_true", help="a few documents: tests the script, not the machine")
     parser.add_argument("--out", type=Path, default=report.RESULTS)
     arguments = parser.parse_args(argv)
-    count, capacity = (12, 1 << 14) if arguments.small else (2_000, 1 << 20)
+    count, capacity, text = (12, 1 << 14, "code") if arguments.small else (2_000, 1 << 20, "mixed")
     rows: list[dict[str, Any]] = []
     skipped: list[str] = []
     for engine, devices in (("tokenizers", 1), ("fastokens", 1), ("encode_batch", 1), ("packed", 1), ("packed", 2)):
-        task = {"engine": engine, "devices": devices, "count": count, "capacity": capacity}
+        task = {"engine": engine, "devices": devices, "count": count, "capacity": capacity, "text": text}
         row = worker.call("batch", task, {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"})
         if "skipped" in row:
             skipped.append(f"{engine}: {row['skipped']}")
@@ -62,9 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if wrong else 0
 
 
-def measure(engine: str, devices: int, count: int, capacity: int) -> dict[str, Any]:
+def measure(engine: str, devices: int, count: int, capacity: int, text: str = "mixed") -> dict[str, Any]:
     """One row, in this process. `capacity` is in bytes and used by "packed" alone."""
-    content = texts.make("mixed", count * DOCUMENT)
+    content = texts.make(text, count * DOCUMENT)
     documents = [content[at : at + DOCUMENT] for at in range(0, len(content), DOCUMENT)]
     run, ids = ENGINES[engine](documents, devices, capacity)
     result = run()
