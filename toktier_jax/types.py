@@ -17,19 +17,32 @@ CONT, PAD = 255, 254
 """Symbols that are no class: a byte that continues a character, a byte at or past `length`."""
 
 
-class SplitTables(NamedTuple):
-    """Tables of a SplitPlan (program/split.py), over the symbols of a program; sizes are powers of two.
+class WalkTables(NamedTuple):
+    """The walks of a SplitPlan as they are walked in lanes (program/walk.py); sizes are powers of two.
 
-    atoms   uint32 [256, W]       bit k % 32 of word k // 32: the symbol satisfies atom k
     codes   uint8 [256]           symbol -> column of `right` and `tail`
     right   uint8/uint16 [R, C]   the walk from right to left; columns from C / 2 on: a segment starts at this byte
     left    uint8/uint16 [L, R]   the walk from left to right
-    tail    uint16 [T, C / 2]     which right states are possible where the text may go on
+    tail    uint8/uint16 [T, C / 2]  as `right`, over sets of right states that are possible; 0: only one
     begins  int32 []              left states 2 (a gap) and 3 to begins - 1 (a match) begin a piece
     """
 
-    atoms: Table
     codes: Table
+    right: Table
+    left: Table
+    tail: Table
+    begins: Table
+
+
+class FunctionTables(NamedTuple):
+    """The walks of a SplitPlan as functions from states to states (program/functions.py), to be composed in blocks.
+
+    right   uint8/uint16 [512, R]         row `symbol + 256 * (a segment starts at the next byte)`; CONT: the identity
+    left    uint8/uint16 [2 R + 1, L]     row `right state + R * (a segment starts here)`; the last: the identity
+    tail    uint8/uint16 [512, T]         as `right`, over sets of right states that are possible; 0: only one
+    begins  int32 []                      left states 2 (a gap) and 3 to begins - 1 (a match) begin a piece
+    """
+
     right: Table
     left: Table
     tail: Table

@@ -1,4 +1,4 @@
-"""Pre-tokenizers of a spec -> split stages: a plan, the masks of its atoms and the tables of both lowerings.
+"""Pre-tokenizers of a spec -> split stages: a plan, the masks of its atoms and a bimachine over their classes.
 
 Every supported type is a pattern and a rule. Prefixes and replaced characters (`add_prefix_space`, Metaspace's
 replacement) are rewrites, done elsewhere before these stages see the text.
@@ -14,9 +14,10 @@ import numpy as np
 
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.plan import Alt, Atom, End, Look, Node, Repeat, Seq, SplitPlan
-from toktier_jax.program.automaton import BEGIN, END, GAP_START, MATCH_START, Bimachine, compile_bimachine
+from toktier_jax.program.automaton import BEGIN, END, MATCH_START, Bimachine, compile_bimachine
 from toktier_jax.program.classes import Mask, Probe, everything, first_seen, partition, probe, single
 from toktier_jax.program.pattern import parse, parse_pattern
+from toktier_jax.spec.byte_alphabet import ALPHABET
 from toktier_jax.spec.types import (
     Behavior,
     BertPreTokenizer,
@@ -32,7 +33,6 @@ from toktier_jax.spec.types import (
     Whitespace,
     WhitespaceSplit,
 )
-from toktier_jax.types import CONT, SplitTables
 
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """What `ByteLevel` splits by when it uses its regex."""
@@ -46,9 +46,10 @@ Unit = Literal["char", "byte"]
 class SplitStage:
     """One pass over the text.
 
+    plan     unit and rule; the root is over the distinct masks
     masks    bool [0x110000] for each atom of the plan; bool [256] over raw bytes where the plan's unit is "byte"
     rows     bool [C, atoms]: the classes that `machine` walks over, by the atoms that each satisfies
-    machine  tables of the walk
+    machine  cuts a text of such classes; program/walk.py and program/functions.py make the lowerings' tables of it
     """
 
     plan: SplitPlan
@@ -76,22 +77,10 @@ def split_stages(
     return stages
 
 
-def split_tables(stage: SplitStage, members: np.ndarray) -> SplitTables:
-    """Tables of a stage for the symbols of a program: symbol s satisfies the stage's atom k where `members[s, k]`.
-
-    All sizes are padded to powers of two, so that tokenizers with equal plans share executables.
-    """
+def symbol_codes(stage: SplitStage, members: np.ndarray) -> np.ndarray:
+    """The class of each symbol of a program, int [S], where symbol s satisfies the atoms `members[s]` of the stage."""
     classes = {row.tobytes(): code for code, row in enumerate(stage.rows)}
-    count, machine = len(stage.rows), stage.machine
-    codes = np.full(256, count + 1, np.uint8)  # code `count` goes on in a character, `count + 1` is past the text
-    codes[: len(members)] = [classes[row.tobytes()] for row in members]
-    codes[CONT] = count
-    width = _power_of_two(count + 2)
-    right, left = _with_marks(machine, count, width)
-    tail = np.zeros((_power_of_two(len(machine.tail)), width), np.uint16)
-    tail[: len(machine.tail), :count] = machine.tail
-    tail[: len(machine.tail), count:] = np.arange(len(machine.tail))[:, None]
-    return SplitTables(_atom_words(members), codes, right, left, tail, np.int32(machine.starts))
+    return np.array([classes[row.tobytes()] for row in members])
 
 
 # ---- pre-tokenizer -> pattern and rule ----
@@ -137,7 +126,7 @@ def _stage(step: PreTokenizer, dialect: Dialect, probe: Probe) -> _Found | None:
 
 def _compile(root: Node, masks: tuple[Mask, ...], behavior: Behavior, invert: bool, unit: Unit) -> SplitStage:
     if unit == "byte":
-        alphabet = np.array([ord(char) for char in byte_alphabet()])
+        alphabet = np.array([ord(char) for char in ALPHABET])
         masks = tuple(mask[alphabet] for mask in masks)
     numbers: dict[bytes, int] = {}
     distinct = [numbers.setdefault(mask.tobytes(), len(numbers)) for mask in masks]
@@ -167,53 +156,3 @@ def _renumber(node: Node, numbers: Sequence[int]) -> Node:
             return Look(_renumber(item, numbers), negative)
         case End(newline):
             return End(Atom(numbers[newline.index]) if newline else None)
-
-
-def byte_alphabet() -> str:
-    """The character that `ByteLevel` maps each byte to (GPT-2's `bytes_to_unicode`)."""
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = [byte for byte in range(256) if byte not in printable]
-    return "".join(chr(byte if byte in printable else 256 + others.index(byte)) for byte in range(256))
-
-
-# ---- tables ----
-
-
-def _power_of_two(size: int) -> int:
-    return 1 << (size - 1).bit_length()
-
-
-def _atom_words(members: np.ndarray) -> np.ndarray:
-    """uint32 [256, W]: bit k of word k // 32 of row s says that symbol s satisfies atom k."""
-    words = -(-members.shape[1] // 32)
-    bits = np.zeros((256, words * 32), np.uint8)
-    bits[: len(members), : members.shape[1]] = members
-    return np.packbits(bits, axis=1, bitorder="little").view("<u4").astype(np.uint32)
-
-
-def _with_marks(machine: Bimachine, count: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """The machine's tables with two marks in the right state, so that a walk is nothing but table look-ups.
-
-    Right states are r (of the machine's R states); R + r, a byte that continues a character; 2 R + r, a segment starts
-    at this byte, so that the byte before sees END; 3 R, both. `right` has twice `width` columns, the second half for
-    bytes at which a segment starts.
-    """
-    states, classes = machine.right.shape
-    right = np.zeros((_power_of_two(3 * states + 1), 2 * width), np.int64)
-    left = np.zeros((_power_of_two(len(machine.left)), len(right)), np.int64)
-    seen = np.concatenate([np.arange(states), np.arange(states), np.full(states + 1, END)])  # by the byte before
-    for start, columns in enumerate((right[: len(seen), :width], right[: len(seen), width:])):
-        columns[:, :classes] = machine.right[seen] + 2 * states * start
-        columns[:, count] = 3 * states if start else seen + states
-        columns[:, count + 1] = END + states  # nothing begins past the text
-    rows = slice(len(machine.left))
-    left[rows, :states] = machine.left
-    left[rows, states : 2 * states] = machine.inside[:, None]
-    left[rows, 2 * states : 3 * states] = machine.left[BEGIN]
-    left[rows, 3 * states] = GAP_START
-    return _narrow(right), _narrow(left)
-
-
-def _narrow(table: np.ndarray) -> np.ndarray:
-    """uint8 where the states fit, else uint16."""
-    return table.astype(np.uint8 if table.max() < 256 else np.uint16)
