@@ -74,3 +74,19 @@ class QuickCheckPlan:
     """Sets status 2 when the text holds a character that the normalizer could change. Tables: `flags` bool [256]."""
 
     form: str
+
+
+@dataclass(frozen=True)
+class AddedPlan:
+    """Finds the added tokens of one pass. Tables: `AddedTables`, by program/added.py.
+
+    longest      no literal has more bytes
+    pairs        a literal begins with one of so many pairs of bytes; 0: a table of all pairs says with which
+    lstrip, rstrip, single_word   whether a token of the pass has the flag
+    """
+
+    longest: int
+    pairs: int
+    lstrip: bool
+    rstrip: bool
+    single_word: bool

@@ -49,6 +49,24 @@ class FunctionTables(NamedTuple):
     begins: Table
 
 
+class AddedTables(NamedTuple):
+    """Tables of an AddedPlan (program/added.py); S and T are powers of two.
+
+    pairs       uint8 [2, K] the pairs of bytes that literals begin with, or bool [65536] over first + 256 * second
+    trie        int32 [4, S] a double array of the literals: where a node's children begin, a node's parent, the token
+                that is the longest prefix of the node's string (-1: none), whether the node has children
+    tokens      int32 [3, T] id, bytes, flags (program/added.py)
+    rejected    bool [T]     matches of these use up their text and are no tokens (`special_as_text`)
+    characters  uint8 [256]  bit 0: the symbol is white space, bit 1: it is a word character
+    """
+
+    pairs: Table
+    trie: Table
+    tokens: Table
+    rejected: Table
+    characters: Table
+
+
 class Buffer(NamedTuple):
     """The text on its way through the steps. N is the static capacity; entries at or past `length` mean nothing.
 
@@ -60,6 +78,8 @@ class Buffer(NamedTuple):
     token   int32 [N]  the added token's id at its first byte, else -1 (None where the tokenizer has no added tokens)
     origin  int32 [2, N] or None  the original bytes [start, end) that each byte came from (None: identity)
     decided int32 []   all segment starts up to here stay whatever text follows, and work may be resumed here
+    resume  bool [N] or None  False where work may not be resumed although a segment starts (None: it may), set only
+                       for tokenizers with `single_word` tokens, whose matches look at the character before
     """
 
     data: jax.Array
@@ -70,3 +90,4 @@ class Buffer(NamedTuple):
     token: jax.Array | None
     origin: jax.Array | None
     decided: jax.Array
+    resume: jax.Array | None = None
