@@ -204,9 +204,9 @@ class _Parser:
         if self.take("?:") or self.peek() != "?":
             return self.close(start)
         if self.take("?="):
-            return self.look(start, negative=False)
+            return Look(self.close(start), negative=False)
         if self.take("?!"):
-            return self.look(start, negative=True)
+            return Look(self.close(start), negative=True)
         if self.take("?>"):
             return self.atomic(self.close(start), start)
         flag = _FLAGS.match(self.pattern, self.position)
@@ -225,12 +225,6 @@ class _Parser:
         if not self.take(")"):
             raise self.unsupported("a group that is not closed", start)
         return node
-
-    def look(self, start: int, *, negative: bool) -> Node:
-        node = self.close(start)
-        if nullable(node):
-            raise self.unsupported("a look-ahead that can match the empty string", start)
-        return Look(node, negative)
 
     def atomic(self, node: Node, start: int) -> Node:
         match node:
