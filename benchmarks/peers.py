@@ -1,7 +1,7 @@
 """The engines that are measured, behind one shape: load once, then text -> result, and result -> ids apart.
 
 Each returns its own fastest form of the ids, so converting to a NumPy array is not part of a timed call. Nobody adds
-template tokens; everybody parses added tokens in the text.
+template tokens; everybody parses added tokens in the text. Peers are in the `bench` extra alone, hence the ignores.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _byte_alphabet() -> dict[str, int]:
 
 def _fastokens(artifact: Artifact) -> Engine:
     _require("fastokens")
-    from fastokens._native import Tokenizer
+    from fastokens._native import Tokenizer  # pyright: ignore[reportMissingImports]
 
     tokenizer = Tokenizer.from_json_str(artifact.file.decode())
     return Engine(
@@ -109,7 +109,7 @@ def _fastokens(artifact: Artifact) -> Engine:
 
 def _gigatoken(artifact: Artifact) -> Engine:
     _require("gigatoken")
-    import gigatoken
+    import gigatoken  # pyright: ignore[reportMissingImports]
 
     tokenizer = gigatoken.Tokenizer.from_json(artifact.file)
     return Engine(tokenizer.encode, lambda out: np.asarray(out).astype(np.int32), tokenizer)
@@ -118,8 +118,12 @@ def _gigatoken(artifact: Artifact) -> Engine:
 def _toktier(artifact: Artifact) -> Engine:
     """toktier loads certified families by the digest of their tokenizer.json, out of a cache that we fill."""
     _require("toktier")
-    import toktier
-    from toktier.artifacts import ArtifactEntry, ArtifactFile, ArtifactManifest
+    import toktier  # pyright: ignore[reportMissingImports]
+    from toktier.artifacts import (  # pyright: ignore[reportMissingImports]
+        ArtifactEntry,
+        ArtifactFile,
+        ArtifactManifest,
+    )
 
     families = {"qwen-3": "qwen3_8b", "qwen-3.5": "qwen3_5_08b", "deepseek-v3": "deepseek_v3"}
     if artifact.name not in families:
