@@ -1,0 +1,59 @@
+"""Cuts segments into pieces by a pattern, without a loop over positions: the lowering of a split for GPU and TPU.
+
+The pattern is a bimachine (program/automaton.py). Its two walks, right to left over classes and left to right over the
+states of the first, are computed for all positions at once by composing transition functions in blocks (compose.py).
+Segment starts are rows of the tables like any other, so that run ends and look-aheads stop at them at no cost.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Int32, UInt8
+
+from ..types import CONT, FunctionTables, Table
+from .compose import automaton_states
+
+_END, _BEGIN, _GAP_START, _MATCH_START, _COLLAPSED, _ANYTHING = 0, 0, 2, 3, 0, 1  # states of program/automaton.py
+_CUT = 256
+
+
+def split_arrays(
+    tables: FunctionTables,
+    symbols: UInt8[Array, " n"],
+    starts: Bool[Array, " n"],
+    frozen: Bool[Array, " n"],
+    length: Int32[Array, ""],
+    *,
+    at_end: bool,
+) -> tuple[Bool[Array, " n"], Bool[Array, " n"], Int32[Array, ""]]:
+    """Piece starts, which bytes belong to a match, and the decided position.
+
+    `starts` are those of the segments, True at 0; `frozen` bytes lie in segments that stay whole and are no match.
+    Without `at_end` more text may follow: the last returned value is then the greatest piece start at or before which
+    all starts stay whatever it is. It is `length` where `at_end`.
+    """
+    position = lax.iota(jnp.int32, symbols.shape[0])
+    inside = position < length
+    cut = jnp.pad(starts[1:], (0, 1)) & (position + 1 < length)
+    code = jnp.where(frozen, CONT + _CUT, symbols.astype(jnp.int32) + jnp.where(cut, _CUT, 0))
+    code = jnp.where(inside, code, CONT).astype(jnp.uint16)[::-1]
+    right = _walk(code, tables.right, _END, identity=CONT)[::-1]
+
+    lead = inside & ~frozen & (symbols != CONT)
+    states = jnp.shape(tables.right)[1]
+    row = jnp.where(lead, right + jnp.where(starts, states, 0), 2 * states).astype(jnp.uint16)
+    left = _walk(row, tables.left, _BEGIN, identity=2 * states)
+
+    begins = starts | (lead & (left >= _GAP_START) & (left < tables.begins))
+    match = inside & ~frozen & (left >= _MATCH_START)
+    if at_end:
+        return begins, match, length
+    tail = _walk(code, tables.tail, _ANYTHING, identity=CONT)[::-1]
+    known = begins & inside & ((tail == _COLLAPSED) | starts)
+    return begins, match, jnp.max(jnp.where(known, position, 0))
+
+
+def _walk(rows: Array, table: Table, entry: int, *, identity: int) -> Int32[Array, " n"]:
+    table = jnp.asarray(table)
+    return automaton_states(rows, table, jnp.full((), entry, table.dtype), identity=identity).astype(jnp.int32)

@@ -1,0 +1,34 @@
+"""A bimachine's tables as transition functions by symbol, for the lowering that composes them (ops/compose.py)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from toktier_jax.program.automaton import BEGIN, COLLAPSED, END, Bimachine
+from toktier_jax.types import CONT, PAD, FunctionTables
+
+
+def function_tables(machine: Bimachine, codes: np.ndarray) -> FunctionTables:
+    """The tables of `machine` where symbol s is its class `codes[s]` (int [S], the symbols that are classes)."""
+    right = _by_symbol(machine.right, codes, END)
+    tail = _by_symbol(machine.tail, codes, COLLAPSED)
+    states, marks = len(machine.right), len(machine.left)
+    again = np.broadcast_to(machine.left[BEGIN][:, None], (states, marks))
+    left = np.concatenate([machine.left.T, again, np.arange(marks)[None]])
+    return FunctionTables(right, _narrow(left), tail, np.int32(machine.starts))
+
+
+def _by_symbol(table: np.ndarray, codes: np.ndarray, end: int) -> np.ndarray:
+    """[512, states]: row s + 256 k maps the state at the next byte to that at a byte of symbol s; k: a segment ends."""
+    states = len(table)
+    rows = np.tile(np.arange(states), (512, 1))  # CONT and PAD leave the state as it is
+    rows[256:] = end
+    rows[: len(codes)] = table[:, codes].T
+    rows[256 : 256 + len(codes)] = table[end, codes][:, None]
+    assert len(codes) <= min(CONT, PAD)
+    return _narrow(rows)
+
+
+def _narrow(table: np.ndarray) -> np.ndarray:
+    """uint8 where the states fit, else uint16."""
+    return table.astype(np.uint8 if table.shape[1] <= 256 else np.uint16)
