@@ -20,10 +20,9 @@ ALPHABET = _alphabet()
 BYTES = {character: byte for byte, character in enumerate(ALPHABET)}
 """The byte of each character of the alphabet."""
 
-_TO_LATIN = {ord(character): byte for character, byte in BYTES.items()}
-
-
 _FROM_LATIN = dict(enumerate(ALPHABET))
+_NOT_LATIN = "\u0100"
+_TO_LATIN = {code: BYTES.get(chr(code), _NOT_LATIN) for code in range(0x200)}
 
 
 def to_alphabet(data: bytes) -> str:
@@ -33,6 +32,7 @@ def to_alphabet(data: bytes) -> str:
 
 def from_alphabet(text: str) -> bytes | None:
     """The bytes that `text` spells, or None where a character is not in the alphabet."""
-    if any(character not in BYTES for character in text):
+    try:
+        return text.translate(_TO_LATIN).encode("latin-1")
+    except UnicodeEncodeError:
         return None
-    return text.translate(_TO_LATIN).encode("latin-1")

@@ -1,0 +1,75 @@
+"""Checks what callers pass, with errors that name the place. Nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toktier_jax.errors import InputError
+
+
+def check_text(text: Any, what: str = "text") -> tuple[str, bytes]:
+    """`text` (str, or UTF-8 bytes) as both. Raises InputError for other types, lone surrogates and invalid UTF-8."""
+    if isinstance(text, str):
+        try:
+            return text, text.encode()
+        except UnicodeEncodeError as error:
+            code, offset = ord(text[error.start]), error.start
+            raise InputError(
+                f"{what} holds the lone surrogate U+{code:04X} at character {offset}, which is no character; "
+                "replace it, or pass the bytes that it came from"
+            ) from error
+    if isinstance(text, bytes | bytearray):
+        data = bytes(text)
+        try:
+            return data.decode(), data
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{what} is not UTF-8 at byte {error.start} ({data[error.start]:#04x}: {error.reason}); decode it first"
+            ) from error
+    raise InputError(f"{what} must be str or UTF-8 bytes, not {type(text).__name__}")
+
+
+def check_texts(texts: Any) -> list[tuple[str, bytes]]:
+    """Each of several texts as `check_text` gives it. A single text is refused: its characters would be the texts."""
+    if isinstance(texts, str | bytes | bytearray):
+        raise InputError(f"texts must be a list of texts, not one {type(texts).__name__}; wrap it in a list")
+    try:
+        items = list(texts)
+    except TypeError as error:
+        raise InputError(f"texts must be a list of texts, not {type(texts).__name__}") from error
+    return [check_text(text, f"text {i}") for i, text in enumerate(items)]
+
+
+def check_ids(ids: Any, limit: int) -> list[int]:
+    """Token ids (a sequence or an array of integers from 0, below `limit`) as a list."""
+    if isinstance(ids, str | bytes):
+        raise InputError(f"ids must be integers, not {type(ids).__name__}")
+    try:
+        array = np.asarray(ids)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"ids must be a flat sequence of integers: {error}") from error
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InputError(f"ids must be a flat sequence of integers, not {array.ndim}-dimensional {array.dtype}")
+    bad = np.flatnonzero((array < 0) | (array >= limit)) if array.size else array
+    if bad.size:
+        raise InputError(
+            f"id {array[bad[0]]} at index {bad[0]} is out of range; this tokenizer's ids end at {limit - 1}"
+        )
+    return array.tolist()
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
+    """`value`, one of `choices`."""
+    if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+    return value
+
+
+def check_count(name: str, value: Any) -> int:
+    """`value`, an integer from 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name} must be an integer from 1, not {value!r}")
+    return int(value)

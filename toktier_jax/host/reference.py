@@ -1,0 +1,195 @@
+"""The reference engines behind one Protocol: `tokenizers.Tokenizer` and `tiktoken.Encoding`. Imported only when used.
+
+This module holds no JAX and no algorithm: it asks, and turns answers into arrays and failures into SpecError.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from toktier_jax.errors import SpecError
+from toktier_jax.spec.source import Source
+
+Special = Literal["parse", "text"]
+T = TypeVar("T")
+
+
+class RawEncoding(NamedTuple):
+    """What an engine answers.
+
+    ids      int32 [n]
+    offsets  int64 [n, 2]  characters, as the reference gives them
+    words    int64 [n]     the number of the piece that the token belongs to, -1 for ids of the template and padding
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    words: np.ndarray
+
+
+class Reference(Protocol):
+    """The engine whose answers define what is right. Texts are valid (no lone surrogates)."""
+
+    version: str
+    shown: Any
+
+    def encode(self, text: str, *, add_special_tokens: bool, special: Special) -> RawEncoding:
+        """As the file says: with template, trimming, truncation and padding."""
+        ...
+
+    def encode_bare(self, text: str, *, special: Special) -> RawEncoding:
+        """The text alone: no template, no trimming, no truncation, no padding."""
+        ...
+
+    def encode_many(self, texts: Sequence[str], *, special: Special) -> list[np.ndarray]:
+        """Ids alone of the texts alone, int32 [n] each."""
+        ...
+
+    def normalize(self, text: str) -> str: ...
+
+    def pre_tokenize(self, text: str) -> list[tuple[str, tuple[int, int]]]:
+        """Pieces of normalized text, as the reference spells them, with their character offsets."""
+        ...
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str: ...
+
+
+def load_reference(source: Source) -> Reference:
+    """The engine of `source`. Raises SpecError where the engine refuses the file."""
+    return TiktokenReference(source.data) if source.kind == "tiktoken" else TokenizersReference(source.tokenizer_json)
+
+
+class TokenizersReference:
+    """A `tokenizers.Tokenizer` and copies of it that share its model, without what `encode_bare` leaves out."""
+
+    def __init__(self, document: bytes) -> None:
+        import tokenizers
+
+        self.version = f"tokenizers {tokenizers.__version__}"
+        self._whole = _ask("load the file", lambda: tokenizers.Tokenizer.from_buffer(document))
+        self._copies: dict[tuple[bool, Special], Any] = {}
+
+    @cached_property
+    def shown(self) -> Any:
+        """A copy for the caller, so that settings made on it change nothing here."""
+        return self._copy(bare=False)
+
+    def encode(self, text: str, *, add_special_tokens: bool, special: Special) -> RawEncoding:
+        engine = self._engine(False, special)
+        return _raw(_ask("encode", lambda: engine.encode(text, add_special_tokens=add_special_tokens)))
+
+    def encode_bare(self, text: str, *, special: Special) -> RawEncoding:
+        engine = self._engine(True, special)
+        return _raw(_ask("encode", lambda: engine.encode(text, add_special_tokens=False)))
+
+    def encode_many(self, texts: Sequence[str], *, special: Special) -> list[np.ndarray]:
+        engine = self._engine(True, special)
+        found = _ask("encode", lambda: engine.encode_batch_fast(list(texts), add_special_tokens=False))
+        return [np.array(encoding.ids, np.int32) for encoding in found]
+
+    def normalize(self, text: str) -> str:
+        normalizer = self._whole.normalizer
+        return text if normalizer is None else _ask("normalize", lambda: normalizer.normalize_str(text))
+
+    def pre_tokenize(self, text: str) -> list[tuple[str, tuple[int, int]]]:
+        splitter = self._whole.pre_tokenizer
+        if splitter is None:
+            return [(text, (0, len(text)))] if text else []
+        return _ask("pre-tokenize", lambda: splitter.pre_tokenize_str(text))
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        return _ask("decode", lambda: self._whole.decode(list(ids), skip_special_tokens=skip_special_tokens))
+
+    @property
+    def normalizer(self) -> Any:
+        """The `tokenizers` normalizer, or None."""
+        return self._whole.normalizer
+
+    def _engine(self, bare: bool, special: Special) -> Any:
+        if (bare, special) not in self._copies:
+            engine = self._copy(bare)
+            engine.encode_special_tokens = special == "text"
+            self._copies[bare, special] = engine
+        return self._copies[bare, special]
+
+    def _copy(self, bare: bool) -> Any:
+        import tokenizers
+
+        whole = self._whole
+        copy = tokenizers.Tokenizer(whole.model)
+        copy.normalizer, copy.pre_tokenizer, copy.decoder = whole.normalizer, whole.pre_tokenizer, whole.decoder
+        added = whole.get_added_tokens_decoder()
+        copy.add_tokens([added[index] for index in sorted(added)])
+        if bare:
+            return copy
+        copy.post_processor = whole.post_processor
+        if whole.truncation is not None:
+            copy.enable_truncation(**whole.truncation)
+        if whole.padding is not None:
+            copy.enable_padding(**whole.padding)
+        return copy
+
+
+class TiktokenReference:
+    """A `tiktoken.Encoding`. It has no offsets: those here are the whole characters that a token touches."""
+
+    def __init__(self, encoding: Any) -> None:
+        self.version = f"tiktoken {importlib.metadata.version('tiktoken')}"
+        self.shown = encoding
+
+    def encode(self, text: str, *, add_special_tokens: bool, special: Special) -> RawEncoding:
+        return self.encode_bare(text, special=special)
+
+    def encode_bare(self, text: str, *, special: Special) -> RawEncoding:
+        ids = self.encode_many([text], special=special)[0]
+        data = text.encode()
+        lengths = [len(self.shown.decode_single_token_bytes(index)) for index in ids.tolist()]
+        ends = np.cumsum(np.array([0, *lengths], np.int64))
+        if ends[-1] != len(data):
+            raise SpecError(
+                f"{self.shown.name}: its pattern leaves out part of this text, so tokens have no place in it"
+            )
+        characters = np.cumsum((np.frombuffer(data + b"\0", np.uint8) & 0xC0) != 0x80) - 1
+        offsets = np.stack([characters[ends[:-1]], characters[ends[1:] - 1] + 1], axis=1)
+        return RawEncoding(ids, offsets.astype(np.int64), np.arange(len(ids), dtype=np.int64))
+
+    def encode_many(self, texts: Sequence[str], *, special: Special) -> list[np.ndarray]:
+        if special == "text":
+            found = [_ask("encode", lambda t=text: self.shown.encode_ordinary(t)) for text in texts]
+        else:
+            found = [_ask("encode", lambda t=text: self.shown.encode(t, allowed_special="all")) for text in texts]
+        return [np.array(ids, np.int32) for ids in found]
+
+    def normalize(self, text: str) -> str:
+        return text
+
+    def pre_tokenize(self, text: str) -> list[tuple[str, tuple[int, int]]]:
+        raise SpecError("tiktoken does not show its pieces")
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        special = self.shown._special_tokens.values() if skip_special_tokens else ()
+        return _ask("decode", lambda: self.shown.decode([index for index in ids if index not in special]))
+
+
+def _raw(encoding: Any) -> RawEncoding:
+    words = [-1 if word is None else word for word in encoding.word_ids]
+    return RawEncoding(
+        np.array(encoding.ids, np.int32),
+        np.array(encoding.offsets, np.int64).reshape(-1, 2),
+        np.array(words, np.int64),
+    )
+
+
+def _ask(what: str, question: Callable[[], T]) -> T:
+    """`question()`, its failure as a SpecError: the file asks for something that the engine cannot do."""
+    try:
+        return question()
+    except BaseException as error:  # a panic in Rust is no Exception
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise SpecError(f"the reference cannot {what}: {error}; the tokenizer file contradicts itself") from error
+        raise

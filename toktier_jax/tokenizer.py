@@ -1,0 +1,377 @@
+"""Tokenizer: the façade. Checks input, routes work to the device path or the reference, and holds no algorithm."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.metadata
+import importlib.resources
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+import jax
+import numpy as np
+
+from toktier_jax.errors import CapacityError, InputError, UnsupportedError
+from toktier_jax.host import chat, decoders, fork, inputs, layout
+from toktier_jax.host.assemble import Assembler, DeviceResult
+from toktier_jax.host.decoders import StreamDecoder
+from toktier_jax.host.reference import Reference, Special, load_reference
+from toktier_jax.host.specials import find_special
+from toktier_jax.host.vocabulary import Vocabulary, build_vocabulary
+from toktier_jax.results import Encoding, Explain, Packed, Route, TokenBatch
+from toktier_jax.spec import source as sources
+from toktier_jax.spec.types import TokenizerSpec
+
+T = TypeVar("T")
+Text = str | bytes
+
+
+class DeviceRoute(Protocol):
+    """What the façade needs of the device path. A tokenizer that cannot have one names the reason instead."""
+
+    program: Any
+    steps: tuple[str, ...]  # what it does, in words, for explain()
+    compiles: Mapping[str, int]  # executables built, by function
+
+    def encode(self, data: bytes, special: Special) -> DeviceResult:
+        """Ids and spans of a text. Raises UnsupportedError with the reason where this text has to go elsewhere."""
+        ...
+
+    def warmup(self) -> None: ...
+
+
+class Tokenizer:
+    """An immutable, thread-safe, picklable tokenizer: the ids of its reference, or the reason why it asked it."""
+
+    def __init__(self, source: sources.Source) -> None:
+        """Use the `from_…` constructors."""
+        self._source = source
+        self._spec = source.spec
+        self._lock = threading.RLock()
+        self._made: dict[str, Any] = {}
+        self._device, self._refusal = _open_device(source)
+        self._assembler = Assembler(self._spec, lambda: self._reference, lambda: self._vocabulary)
+        self._calls: Counter[str] = Counter()
+        self._fallbacks: Counter[str] = Counter()
+
+    # ---- constructors: each raises SpecError, saying what is wrong where ----
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Tokenizer:
+        """A tokenizer.json, a tekken.json or the tokenizer inside a GGUF, and the chat files beside it."""
+        return cls(sources.from_file(path))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Tokenizer:
+        """The content of such a file."""
+        return cls(sources.from_bytes(bytes(data)))
+
+    @classmethod
+    def from_pretrained(cls, name: str | os.PathLike[str]) -> Tokenizer:
+        """A local directory, else a hub id: the only constructor that may use the network."""
+        return cls(sources.from_pretrained(name))
+
+    @classmethod
+    def from_tokenizers(cls, obj: Any) -> Tokenizer:
+        """A loaded `tokenizers.Tokenizer`, or a fast tokenizer of transformers with its chat template."""
+        return cls(sources.from_object(obj))
+
+    @classmethod
+    def from_tiktoken(cls, encoding: Any) -> Tokenizer:
+        """A `tiktoken.Encoding`."""
+        return cls(sources.from_encoding(encoding))
+
+    @classmethod
+    def default(cls) -> Tokenizer:
+        """The embedded tokenizer: byte-level BPE of 32 K tokens. Needs no network."""
+        asset = importlib.resources.files("toktier_jax") / "assets" / "default.json.gz"
+        return cls(sources.from_bytes(gzip.decompress(asset.read_bytes()), "default"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._source,)
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({self._source.name!r}, {self._source.kind}, {self.vocab_size} tokens)"
+
+    # ---- encode ----
+
+    def encode(
+        self,
+        text: Text,
+        add_special_tokens: bool = True,
+        special: Literal["parse", "text", "error"] = "parse",
+        route: Literal["auto", "xla", "reference"] = "auto",
+    ) -> Encoding:
+        """The ids and spans of a text (str, or UTF-8 bytes).
+
+        `special`: special tokens written in the text become ids ("parse"), are ordinary text ("text"), or raise
+        ("error"). `route`: "xla" raises UnsupportedError instead of asking the reference. Invalid input raises
+        InputError with the offset.
+        """
+        value, data = inputs.check_text(text)
+        parse = self._check_special(value, special)
+
+        def on_device(device: DeviceRoute) -> Encoding:
+            found = device.encode(data, parse)
+            return self._assembler.from_device(value, data, found, add_special_tokens=add_special_tokens)
+
+        def on_reference(reason: str) -> Encoding:
+            return self._assembler.from_reference(
+                value, add_special_tokens=add_special_tokens, special=parse, reason=reason
+            )
+
+        return self._routed(route, on_device, on_reference)
+
+    def encode_iter(
+        self,
+        texts: Iterable[Text],
+        add_special_tokens: bool = True,
+        special: Literal["parse", "text", "error"] = "parse",
+        route: Literal["auto", "xla", "reference"] = "auto",
+    ) -> Iterator[Encoding]:
+        """The Encodings of texts one after the other, with no more than one text in memory."""
+        if isinstance(texts, str | bytes | bytearray):
+            inputs.check_texts(texts)
+        return (self.encode(text, add_special_tokens, special, route) for text in texts)
+
+    def encode_batch(
+        self,
+        texts: Sequence[Text],
+        length: int | None = None,
+        pad_id: int | None = None,
+        side: Literal["left", "right"] | None = None,
+        overflow: Literal["raise", "status"] = "raise",
+        add_special_tokens: bool = True,
+        special: Literal["parse", "text", "error"] = "parse",
+        route: Literal["auto", "xla", "reference"] = "auto",
+    ) -> TokenBatch:
+        """Padded rows on the device.
+
+        `length` is by default what the file's padding says, else that of the longest row; `pad_id` and `side` are the
+        file's, else 0 and right. A row that does not fit `length` raises CapacityError, or with `overflow="status"`
+        has status 1.
+        """
+        fork.check_fork()
+        inputs.check_choice("overflow", overflow, ("raise", "status"))
+        rows = self._rows(inputs.check_texts(texts), add_special_tokens, special, route)
+        length = None if length is None else inputs.check_count("length", length)
+        side = None if side is None else inputs.check_choice("side", side, ("left", "right"))
+        batch = layout.batch(rows, self._spec.padding, length=length, pad_id=pad_id, side=side)
+        if overflow == "raise" and batch.status.any():
+            row = int(np.argmax(batch.status))
+            raise CapacityError(
+                f"row {row} has {batch.lengths[row]} ids and length is {length}; "
+                'raise length, or pass overflow="status" to have such rows marked'
+            )
+        return TokenBatch(*(jax.numpy.asarray(part) for part in batch))
+
+    def pack(
+        self,
+        docs: Sequence[Text],
+        length: int,
+        add_special_tokens: bool = True,
+        special: Literal["parse", "text", "error"] = "parse",
+        route: Literal["auto", "xla", "reference"] = "auto",
+    ) -> Packed:
+        """Documents laid end to end in rows of `length`, for training. See Packed."""
+        fork.check_fork()
+        length = inputs.check_count("length", length)
+        rows = self._rows(inputs.check_texts(docs), add_special_tokens, special, route)
+        padding = self._spec.padding
+        packed = layout.pack(rows, length, 0 if padding is None else padding.pad_id)
+        return Packed(*(jax.numpy.asarray(part) for part in packed))
+
+    def count(
+        self,
+        text: Text,
+        add_special_tokens: bool = True,
+        special: Literal["parse", "text", "error"] = "parse",
+        route: Literal["auto", "xla", "reference"] = "auto",
+    ) -> int:
+        """The number of ids that `encode` gives, padding not counted."""
+        return len(self._rows([inputs.check_text(text)], add_special_tokens, special, route)[0])
+
+    # ---- decode ----
+
+    def decode(self, ids: Sequence[int] | np.ndarray | jax.Array, skip_special_tokens: bool = True) -> str:
+        """The reference's text, U+FFFD included. Ids out of range raise InputError."""
+        checked = inputs.check_ids(ids, self._id_limit)
+        return decoders.decode(self._vocabulary, checked, skip_special_tokens=skip_special_tokens)
+
+    def decode_bytes(self, ids: Sequence[int] | np.ndarray | jax.Array) -> bytes:
+        """The bytes of the text without loss, special tokens included."""
+        return decoders.decode_bytes(self._vocabulary, inputs.check_ids(ids, self._id_limit))
+
+    def stream_decoder(self, skip_special_tokens: bool = True) -> StreamDecoder:
+        """A decoder for ids as they come, which never shows half a character. For one thread."""
+        return StreamDecoder(self._vocabulary, skip_special_tokens=skip_special_tokens)
+
+    def token_bytes(self, id: int) -> bytes:
+        """The bytes of the text that one token stands for."""
+        return self._vocabulary.token_bytes(inputs.check_ids([id], self._id_limit)[0])
+
+    # ---- chat ----
+
+    def apply_chat_template(self, conversation: Any, **options: Any) -> Any:
+        """As in transformers: the same options, defaults and results (`tokenize=False` gives the text).
+
+        Lists of ids are returned instead of its classes. See host/chat.py.
+        """
+        files = self._source.chat
+        return chat.apply(files.templates, files.special_tokens, self._encode_chat, conversation, **options)
+
+    # ---- about ----
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens, added tokens included."""
+        return self._vocabulary.size
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256, hex, of the file's bytes (of a GGUF's metadata, of an encoding's content)."""
+        return self._source.fingerprint
+
+    @property
+    def spec(self) -> TokenizerSpec:
+        """The file as plain values."""
+        return self._spec
+
+    @property
+    def reference(self) -> Any:
+        """The `tokenizers.Tokenizer` or `tiktoken.Encoding` that defines the right ids."""
+        return self._reference.shown
+
+    @property
+    def program(self) -> Any:
+        """The EncodeProgram, for `toktier_jax.ops`. Raises UnsupportedError where there is none."""
+        return self._need_device().program
+
+    def warmup(self) -> None:
+        """Compiles ahead what encodes will need, or loads the reference where there is no device path."""
+        if self._device is None:
+            _ = self._reference
+        else:
+            fork.check_fork()
+            self._device.warmup()
+
+    def explain(self) -> Explain:
+        """What runs where, and why, so far."""
+        device = self._device
+        with self._lock:
+            calls, fallbacks = dict(self._calls), dict(self._fallbacks)
+        return Explain(
+            name=self._source.name,
+            source=self._source.kind,
+            fingerprint=self.fingerprint,
+            vocab_size=self.vocab_size,
+            route="reference" if device is None else "xla",
+            device=() if device is None else tuple(device.steps),
+            reference=() if self._refusal is None else (self._refusal,),
+            calls=calls,
+            fallbacks=fallbacks,
+            compiles={} if device is None else dict(device.compiles),
+            versions=_versions(),
+        )
+
+    # ---- inside ----
+
+    def _routed(self, route: str, on_device: Callable[[DeviceRoute], T], on_reference: Callable[[str], T]) -> T:
+        """Runs one of the two, and counts it."""
+        inputs.check_choice("route", route, ("auto", "xla", "reference"))
+        if route == "reference":
+            return self._counted("reference", lambda: on_reference("requested"))
+        if self._device is None and route == "auto":
+            assert self._refusal is not None
+            reason = self._refusal
+            return self._counted("reference", lambda: on_reference(reason))
+        device = self._need_device()
+        fork.check_fork()
+        try:
+            return self._counted("xla", lambda: on_device(device))
+        except UnsupportedError as error:
+            if route == "xla":
+                raise
+            reason = str(error)
+        with self._lock:
+            self._fallbacks[reason] += 1
+        return self._counted("reference", lambda: on_reference(reason))
+
+    def _counted(self, route: Route, run: Callable[[], T]) -> T:
+        result = run()
+        with self._lock:
+            self._calls[route] += 1
+        return result
+
+    def _need_device(self) -> DeviceRoute:
+        if self._device is None:
+            raise UnsupportedError(f"no device path for {self._source.name}: {self._refusal}")
+        return self._device
+
+    def _rows(
+        self, texts: list[tuple[str, bytes]], add_special_tokens: bool, special: str, route: str
+    ) -> list[np.ndarray]:
+        """Ids of each text with template and truncation, without padding: int32 [n] each."""
+        rows: list[np.ndarray] = []
+        for value, data in texts:
+            parse = self._check_special(value, special)
+            ids = self._routed(
+                route,
+                lambda device, data=data, parse=parse: device.encode(data, parse).ids,
+                lambda reason, value=value, parse=parse: self._reference.encode_many([value], special=parse)[0],
+            )
+            rows.append(self._assembler.frame_ids(ids, add_special_tokens=add_special_tokens))
+        return rows
+
+    def _encode_chat(self, text: str) -> Encoding:
+        return self.encode(text, add_special_tokens=False)
+
+    def _check_special(self, text: str, special: str) -> Special:
+        """How to read special tokens in `text`; raises InputError where it holds one and `special` is "error"."""
+        if inputs.check_choice("special", special, ("parse", "text", "error")) == "text":
+            return "text"
+        if special == "error" and (at := find_special(text, self._spec, lambda: self._reference)) is not None:
+            raise InputError(
+                f"text holds a special token at character {at}: {text[at : at + 20]!r}…; remove it, or pass "
+                'special="text" to encode it as text or special="parse" to encode it as itself'
+            )
+        return "parse"
+
+    @property
+    def _reference(self) -> Reference:
+        return self._once("reference", lambda: load_reference(self._source))
+
+    @property
+    def _vocabulary(self) -> Vocabulary:
+        return self._once("vocabulary", lambda: build_vocabulary(self._spec, lambda t: self._reference.normalize(t)))
+
+    @property
+    def _id_limit(self) -> int:
+        return len(self._vocabulary.strings)
+
+    def _once(self, key: str, make: Callable[[], T]) -> T:
+        """Makes a part when it is first needed, once for all threads."""
+        if key not in self._made:
+            with self._lock:
+                if key not in self._made:
+                    self._made[key] = make()
+        return self._made[key]
+
+
+def _open_device(source: sources.Source) -> tuple[DeviceRoute | None, str | None]:
+    """The device path of a tokenizer, or None and the reason why there is none."""
+    reasons = source.spec.host_only
+    return None, "; ".join(reasons) or "the device path is not built yet"
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in ("toktier-jax", "jax", "jaxlib", "tokenizers", "tiktoken", "numpy"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
