@@ -19,7 +19,8 @@ def prefix_sum(values: jax.Array, *, lowering: Lowering) -> jax.Array:
 
 def running_max(values: jax.Array, *, lowering: Lowering, reverse: bool = False) -> jax.Array:
     """Inclusive running maximum of int32 [N], from the left, or from the right with `reverse`."""
-    del lowering
+    if lowering == "arrays":  # 6 kernels and 0.3 s of compiling for a GPU, where associative_scan takes 10 and 2 s
+        return lax.cummax(values, reverse=reverse)
     return lax.associative_scan(jnp.maximum, values, reverse=reverse)
 
 

@@ -45,7 +45,7 @@ def split_arrays(
     row = jnp.where(lead, right + jnp.where(starts, states, 0), 2 * states).astype(jnp.uint16)
     left = _walk(row, tables.left, _BEGIN, identity=2 * states)
 
-    begins = starts | (lead & (left >= _GAP_START) & (left < tables.begins))
+    begins = starts | (lead & (left >= _GAP_START) & (left < jnp.asarray(tables.begins)))
     match = inside & ~frozen & (left >= _MATCH_START)
     if at_end:
         return begins, match, length
