@@ -41,12 +41,16 @@ def assign(parts: list[dict[str, Any]], vocab: Mapping[str, int]) -> dict[int, A
     return by_id
 
 
-def cut(piece: Piece, contents: Mapping[str, Added], ignored: Callable[[Added], bool]) -> list[tuple[Piece, int | None]]:
-    """`piece` cut at the added tokens found in it, each with its id (None for the text between). No piece is empty.
+Cut = list[tuple[Piece, int | None]]
+"""Pieces in order, each with the id of its added token, or None where it is text."""
+
+
+def cut(piece: Piece, contents: Mapping[str, Added], ignored: Callable[[Added], bool]) -> Cut:
+    """`piece` cut at the added tokens found in it. No piece is empty.
 
     `contents` maps what is looked for to its token. The leftmost match counts, of those the longest. A match that
-    `single_word` rejects, or that is `ignored`, still uses up its text. `lstrip` takes white space up to the last token;
-    `rstrip` takes white space in which a later match may begin all the same: then both cover it.
+    `single_word` rejects, or that is `ignored`, still uses up its text. `lstrip` takes the white space since the last
+    token; `rstrip` takes white space in which a later match may begin all the same: then both cover it.
     """
     text, end = piece.string, 0
     spans = list[tuple[int, int, int | None]]()

@@ -86,9 +86,5 @@ def composed(first: str, second: str) -> str | None:
 
 
 _NFC, _NFD, _NFKD = normalizers.NFC(), normalizers.NFD(), normalizers.NFKD()
-_clean = normalizers.BertNormalizer(
-    clean_text=True, handle_chinese_chars=False, strip_accents=False, lowercase=False
-)
-_accents = normalizers.BertNormalizer(
-    clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False
-)
+_clean = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+_accents = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -85,7 +86,7 @@ def merge(symbols: list[tuple[int, int]], joined: dict[tuple[int, int], tuple[in
     while True:
         ranks = [
             (joined[left[0], right[0]][0], i)
-            for i, (left, right) in enumerate(zip(symbols, symbols[1:], strict=False))
+            for i, (left, right) in enumerate(itertools.pairwise(symbols))
             if (left[0], right[0]) in joined
         ]
         if not ranks:

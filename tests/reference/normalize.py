@@ -67,9 +67,7 @@ def _bert(piece: Piece, part: dict[str, Any]) -> None:
 
 def _unicode(text: str, *, compatible: bool, compose: bool) -> list[Change]:
     """Canonical ordering (a stable sort of each run of marks), then composition: the changes, in the new order."""
-    chars = [
-        (c, int(i > 0)) for char in text for i, c in enumerate(characters.decomposed(char, compatible=compatible))
-    ]
+    chars = [(c, int(i > 0)) for char in text for i, c in enumerate(characters.decomposed(char, compatible=compatible))]
     ordered, run = list[Change](), list[Change]()
     for char, change in chars:
         if characters.combining_class(char) == 0:

@@ -1,6 +1,6 @@
-"""Leftmost-first matching by backtracking, straight from its definition, over the nodes of `toktier_jax.program.pattern`.
+"""Leftmost-first matching by backtracking, straight from its definition, over the nodes of `program/pattern.py`.
 
-Sources: Frisch and Cardelli, Greedy Regular Expression Matching (ICALP 2004), for the order in which matches are tried.
+Source: Frisch and Cardelli, Greedy Regular Expression Matching (ICALP 2004), for the order in which matches are tried.
 """
 
 from __future__ import annotations
@@ -69,8 +69,7 @@ def _stops(node: Node, at: int, text: str, member: Callable[[int, str], bool]) -
             if found != negative:
                 yield at
         case End(newline):
-            last = newline is not None and at == len(text) - 1 and member(newline.index, text[at])
-            if at == len(text) or last:
+            if at == len(text) or (newline is not None and member(newline.index, text[at])):
                 yield at
 
 

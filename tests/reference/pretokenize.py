@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -64,7 +65,7 @@ def _step(piece: Piece, part: dict[str, Any]) -> list[Piece]:
             return _scripts(piece)
         case {"type": "FixedLength", "length": length}:
             ends = [len(piece.string[:i].encode()) for i in range(0, len(piece.string), length)] + [len(piece.text)]
-            return [piece.slice(start, stop) for start, stop in zip(ends, ends[1:], strict=False)]
+            return [piece.slice(start, stop) for start, stop in itertools.pairwise(ends)]
         case _:
             raise KeyError(part["type"])
 
@@ -120,7 +121,7 @@ def _scripts(piece: Piece) -> list[Piece]:
             cuts.append(at)
         last = last if char == " " else char
         at += len(char.encode())
-    return [piece.slice(start, stop) for start, stop in zip(cuts, [*cuts[1:], at], strict=True)]
+    return [piece.slice(start, stop) for start, stop in itertools.pairwise([*cuts, at])]
 
 
 def _same_script(left: str, right: str) -> bool:

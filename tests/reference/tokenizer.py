@@ -21,6 +21,7 @@ class Encoded:
     values: list[str] = field(default_factory=list)
     words: list[int | None] = field(default_factory=list)
     pieces: list[tuple[bytes, int | None]] = field(default_factory=list)
+    first: int = 0  # template tokens stand before this one
 
     def part(self, start: int, stop: int) -> Encoded:
         fields = (self.ids, self.offsets, self.values, self.words)
@@ -32,8 +33,8 @@ class Encoded:
         def place(extra: list[tuple[int, str]]) -> tuple[list, list, list, list]:
             return [i for i, _ in extra], [(0, 0)] * len(extra), [v for _, v in extra], [None] * len(extra)
 
-        parts = place(before), (self.ids, self.offsets, self.values, self.words), place(after)
-        return Encoded(*(sum(lists, []) for lists in zip(*parts, strict=True)), self.pieces)
+        lists = zip(place(before), (self.ids, self.offsets, self.values, self.words), place(after), strict=True)
+        return Encoded(*([*head, *own, *tail] for head, own, tail in lists), self.pieces, self.first + len(before))
 
 
 class ReferenceTokenizer:
@@ -50,13 +51,13 @@ class ReferenceTokenizer:
         pieces = self._pieces(text, special if encode_special_tokens else set())
         return self._post_process(self._tokenize(text, pieces), add_special_tokens)
 
-    def _pieces(self, text: str, ignored: set[str]) -> list[tuple[Piece, int | None]]:
+    def _pieces(self, text: str, ignored: set[str]) -> added.Cut:
         """Raw added tokens, then for each part between them: the normalizer, normalized added tokens, pre-tokenizer."""
         raw = {t.content: t for t in self.added.values() if not t.normalized}
         changed = {self._normalized(t.content).string: t for t in self.added.values() if t.normalized}
-        pieces = [(Piece.of(text), None)] if text else []
+        pieces: added.Cut = [(Piece.of(text), None)] if text else []
         for contents in (raw, changed):
-            result = list[tuple[Piece, int | None]]()
+            result: added.Cut = []
             for piece, id in pieces:
                 if id is not None:
                     result.append((piece, id))
@@ -65,7 +66,7 @@ class ReferenceTokenizer:
                     normalize(piece, self.parts["normalizer"])
                 result += added.cut(piece, contents, lambda token: token.content in ignored)
             pieces = result
-        result = list[tuple[Piece, int | None]]()
+        result: added.Cut = []
         for piece, id in pieces:
             split = [piece] if id is not None else pre_tokenize([piece], self.parts["pre_tokenizer"])
             result += [(each, id) for each in split]
@@ -76,11 +77,10 @@ class ReferenceTokenizer:
         normalize(piece, self.parts["normalizer"])
         return piece
 
-    def _tokenize(self, text: str, pieces: list[tuple[Piece, int | None]]) -> Encoded:
+    def _tokenize(self, text: str, pieces: added.Cut) -> Encoded:
         encoded = Encoded()
         char_of = [i for i, char in enumerate(text) for _ in char.encode()]
-        first, last = self._early_stop(pieces)
-        for word, (piece, id) in enumerate(pieces[first:last]):
+        for word, (piece, id) in enumerate(pieces):
             if id is not None:
                 tokens = [models.Token(id, piece.string, 0, len(piece.text))]
             else:
@@ -95,37 +95,27 @@ class ReferenceTokenizer:
         encoded.pieces = [(piece.text, id) for piece, id in pieces]
         return encoded
 
-    def _early_stop(self, pieces: list[tuple[Piece, int | None]]) -> tuple[int, int]:
-        """Under truncation the model runs only until it has enough tokens; added tokens are counted but end nothing."""
-        truncation = self.parts.get("truncation")
-        if truncation is None or truncation["strategy"] == "OnlySecond":
-            return 0, len(pieces)
-        left = truncation.get("direction", "Right") == "Left"
-        count = 0
-        order = range(len(pieces) - 1, -1, -1) if left else range(len(pieces))
-        for i in order:
-            piece, id = pieces[i]
-            count += 1 if id is not None else len(self.model(piece.string))
-            if id is None and count >= truncation["max_length"]:
-                return (i, len(pieces)) if left else (0, i + 1)
-        return 0, len(pieces)
-
     # ---- after the model ----
 
     def _post_process(self, encoded: Encoded, add_special_tokens: bool) -> Encoded:
         processor, truncation, padding = (self.parts.get(k) for k in ("post_processor", "truncation", "padding"))
         if truncation is not None:
             room = truncation["max_length"] - (_added_by(processor) if add_special_tokens else 0)
-            excess = len(encoded.ids) - room
-            if excess > 0:
-                if truncation["strategy"] == "OnlySecond":
-                    raise models.EncodeError("there is no second sequence to truncate")
-                if truncation["strategy"] == "OnlyFirst" and room <= 0:
-                    raise models.EncodeError("the sequence is too short to truncate")
-                left = truncation.get("direction", "Right") == "Left"
-                encoded = encoded.part(excess, len(encoded.ids)) if left else encoded.part(0, room)
+            encoded = _truncated(encoded, room, truncation)
         encoded = _process(encoded, processor, add_special_tokens)
         return encoded if padding is None else _pad(encoded, padding)
+
+
+def _truncated(encoded: Encoded, room: int, truncation: dict[str, Any]) -> Encoded:
+    """`room` is what the template leaves; less than none wraps round in the reference, which then truncates nothing."""
+    if len(encoded.ids) <= room or room < 0:
+        return encoded
+    if room and truncation["strategy"] == "OnlySecond":
+        raise models.EncodeError("there is no second sequence to truncate")
+    if room and truncation["stride"] >= room:
+        raise models.EncodeError("the stride leaves no room")
+    left = truncation.get("direction", "Right") == "Left"
+    return encoded.part(len(encoded.ids) - room, len(encoded.ids)) if left else encoded.part(0, room)
 
 
 def _in_characters(place: Span, char_of: list[int]) -> Span:
@@ -182,18 +172,18 @@ def _added_by(part: dict[str, Any] | None) -> int:
 def _trimmed(encoded: Encoded, add_prefix_space: bool) -> Encoded:
     """Offsets without the white space at the ends of the token *strings*; each pass over them trims once more.
 
-    One leading space of the first token, or of one that begins at 0, stays under `add_prefix_space`.
+    One leading space of the text's first token, or of one that begins at 0, stays under `add_prefix_space`.
     """
     offsets = list[Span]()
     for i, (value, (start, stop)) in enumerate(zip(encoded.values, encoded.offsets, strict=True)):
         leading = _spaces(value)
         trailing = _spaces(value[::-1])
-        if leading and not ((i == 0 or start == 0) and add_prefix_space and leading == 1):
+        if leading and not ((i == encoded.first or start == 0) and add_prefix_space and leading == 1):
             start = min(start + leading, stop)
         if trailing and stop >= trailing:
             stop = max(stop - trailing, start)
         offsets.append((start, stop))
-    return Encoded(encoded.ids, offsets, encoded.values, encoded.words, encoded.pieces)
+    return Encoded(encoded.ids, offsets, encoded.values, encoded.words, encoded.pieces, encoded.first)
 
 
 def _spaces(value: str) -> int:

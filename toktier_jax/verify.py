@@ -1,0 +1,214 @@
+"""The differential campaign: this package against the reference on adversarial and real text, until time is up.
+
+Every text is compared at three levels: pieces (where a wrong cut hides behind right ids), ids, and spans. The texts
+follow from the seed alone; the time decides only how many of them are tried. A difference is shrunk to its smallest
+text. Texts are made in adversarial.py, the reference is asked in oracle.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sysconfig
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from .adversarial import Alphabet, adversarial_text, alphabet, mutated, systematic
+from .errors import InputError, UnsupportedError
+from .oracle import Oracle, ReferenceFailed, oracle_for
+from .shrink import shrink
+
+if TYPE_CHECKING:
+    from .tokenizer import Tokenizer
+
+_BLOCK = 12_000
+"""Characters of a joined or real text: few capacities, so few compiles."""
+
+
+class Subject(Protocol):
+    """What is checked."""
+
+    def encode(self, text: str) -> Any:
+        """`ids`, `char_spans` and `byte_spans` of a text, on the device path. Raises UnsupportedError."""
+        ...
+
+    def pieces(self, text: str) -> np.ndarray | None:
+        """The text's pieces as oracle.py counts them, int64 [m]; None where the subject shows none."""
+        ...
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The smallest text found on which the two sides differ."""
+
+    level: str
+    text: str
+    index: int
+    expected: list[Any]
+    got: list[Any]
+
+    def __str__(self) -> str:
+        return (
+            f"DIFFERENT {self.level} at {self.index}: expected {self.expected}, got {self.got}\n"
+            f"smallest text: {self.text!r}"
+        )
+
+
+@dataclass
+class Report:
+    """What a campaign checked. `ok` is False after a difference.
+
+    `refused` texts were not encoded on the device path, `skipped` ones not by the reference.
+    """
+
+    texts: int = 0
+    characters: int = 0
+    pieces: int = 0
+    ids: int = 0
+    spans: int = 0
+    refused: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    blind: str | None = None
+    reasons: set[str] = field(default_factory=set)
+    difference: Difference | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.difference is None
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.texts:,} texts, {self.characters:,} characters in {self.seconds:.1f} s",
+            f"checked: {self.pieces:,} piece starts, {self.ids:,} ids, {self.spans:,} spans",
+        ]
+        if self.blind:
+            lines.append(f"piece level not checked: {self.blind}")
+        if self.skipped:
+            lines.append(f"{self.skipped:,} texts on which the reference itself fails")
+        if self.refused:
+            lines.append(f"{self.refused:,} texts refused by the device path: {'; '.join(sorted(self.reasons))}")
+        return "\n".join([*lines, str(self.difference) if self.difference else "0 differences"])
+
+
+def run_campaign(tokenizer: Tokenizer, *, seconds: float = 30.0, corpus: Path | None = None, seed: int = 0) -> Report:
+    """Compares `tokenizer` with its own reference for about `seconds`.
+
+    `corpus` is a directory of UTF-8 files to draw real text from, by default the interpreter's own library. Raises
+    UnsupportedError for a tokenizer that has no device path, InputError for a corpus without text.
+    """
+    subject = DeviceSubject(tokenizer)
+    subject.encode("a")  # a tokenizer without a device path says so here
+    texts = campaign_texts(alphabet(tokenizer.spec, token_strings(tokenizer)), read_corpus(corpus), seed)
+    return campaign(subject, oracle_for(tokenizer.reference), texts, seconds=seconds)
+
+
+def campaign(subject: Subject, oracle: Oracle, texts: Iterable[str], *, seconds: float = float("inf")) -> Report:
+    """Compares until the texts or the seconds are used up, or the first difference."""
+    start = time.monotonic()
+    report = Report(blind=oracle.blind)
+    for text in texts:
+        if time.monotonic() - start > seconds:
+            break
+        report.difference = compare(subject, oracle, text, report)
+        if report.difference is not None:
+            level = report.difference.level
+            small = shrink(text, lambda t: _fails(subject, oracle, t, level))  # noqa: B023 - used before the loop goes on
+            report.difference = compare(subject, oracle, small, Report()) or report.difference
+            break
+    report.seconds = time.monotonic() - start
+    return report
+
+
+def compare(subject: Subject, oracle: Oracle, text: str, report: Report) -> Difference | None:
+    """One text at all levels; what was checked is added to `report`."""
+    report.texts += 1
+    report.characters += len(text)
+    claimed = subject.pieces(text)
+    try:
+        expected = oracle.observe(text, claimed)
+    except ReferenceFailed:
+        report.skipped += 1
+        return None
+    try:
+        encoding = subject.encode(text)
+    except UnsupportedError as error:
+        report.refused += 1
+        report.reasons.add(str(error))
+        return None
+    if claimed is None and report.blind is None:
+        report.blind = "the subject shows no pieces"
+    if claimed is not None and expected.pieces is not None:
+        report.pieces += len(expected.pieces)
+        if difference := _first_difference("pieces", text, expected.pieces, claimed):
+            return difference
+    report.ids += len(expected.ids)
+    if difference := _first_difference("ids", text, expected.ids, encoding.ids):
+        return difference
+    if expected.char_spans is not None:
+        report.spans += len(expected.ids)
+        if difference := _first_difference("char_spans", text, expected.char_spans, encoding.char_spans):
+            return difference
+    ends = encoding.byte_spans[:, 1]
+    orderly = np.all(encoding.byte_spans[:, 0] <= ends) and np.all(np.diff(ends) >= 0)
+    if not orderly or (len(ends) and not 0 <= encoding.byte_spans.min() <= ends.max() <= len(text.encode())):
+        return Difference("byte_spans", text, 0, ["start <= end <= bytes, ends in order"], encoding.byte_spans.tolist())
+    return None
+
+
+def campaign_texts(letters: Alphabet, corpus: Sequence[str], seed: int) -> Iterator[str]:
+    """Endless texts: the systematic ones first and alone, between them ever more random, real and mutated blocks."""
+    rng = random.Random(seed)
+    short = iter(systematic(letters))
+    while True:
+        yield from itertools.islice(short, 40)
+        yield adversarial_text(letters, rng, rng.choice((5, 20, 60)))
+        yield adversarial_text(letters, rng, _BLOCK)
+        real = rng.choice(corpus)
+        at = rng.randrange(max(len(real) - _BLOCK, 1))
+        block = real[at : at + _BLOCK]
+        yield block
+        yield mutated(block, letters, rng)[:_BLOCK]
+
+
+def read_corpus(directory: Path | None) -> list[str]:
+    """The UTF-8 texts under `directory`, or of the interpreter's own library. Other files are passed over."""
+    root = Path(sysconfig.get_path("stdlib")) if directory is None else directory
+    paths = sorted(root.glob("*.py") if directory is None else (p for p in root.rglob("*") if p.is_file()))
+    texts = list[str]()
+    for path in paths:
+        try:
+            texts.append(path.read_text(encoding="utf-8"))
+        except (UnicodeDecodeError, OSError):
+            continue
+    if not any(texts):
+        raise InputError(f"{root}: no UTF-8 text; give a directory that holds some")
+    return [text for text in texts if text]
+
+
+def token_strings(tokenizer: Tokenizer, count: int = 4000) -> list[str]:
+    """The text of `count` tokens spread over the vocabulary, of those that are whole characters."""
+    step = max(tokenizer.vocab_size // count, 1)
+    strings = (tokenizer.decode_bytes([id]) for id in range(0, tokenizer.vocab_size, step))
+    texts = (string.decode("utf-8", errors="replace") for string in strings)
+    return [text for text in texts if text and "\ufffd" not in text]
+
+
+def _first_difference(level: str, text: str, expected: np.ndarray, got: np.ndarray) -> Difference | None:
+    if expected.shape == got.shape and np.array_equal(expected, got):
+        return None
+    shared = min(len(expected), len(got))
+    wrong = np.flatnonzero((expected[:shared] != got[:shared]).reshape(shared, -1).any(1))
+    index = int(wrong[0]) if len(wrong) else shared
+    around = slice(max(index - 1, 0), index + 4)
+    return Difference(level, text, index, expected[around].tolist(), got[around].tolist())
+
+
+def _fails(subject: Subject, oracle: Oracle, text: str, level: str) -> bool:
+    difference = compare(subject, oracle, text, Report())
+    return difference is not None and difference.level == level
