@@ -73,7 +73,7 @@ def model(mode: str, index: int, rng: random.Random, tags: set[str]) -> Part:
         vocab = dict(zip(vocab, ids, strict=True))
     if rng.random() < 0.2:
         options["dropout"] = 0.0
-    tags |= {f"bpe:{name}" for name, value in options.items() if value not in (False, None)}
+    tags |= {f"bpe:{name}" for name, value in options.items() if value is not False}
     return bpe(vocab, merges, **options)
 
 

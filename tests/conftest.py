@@ -1,0 +1,52 @@
+"""Settings that hold for every test: strict promotion, caches shared between runs, one scale for random campaigns."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).resolve().parent.parent
+_CACHE = _ROOT / ".cache"
+os.environ.setdefault(
+    "TOKTIER_JAX_CACHE", str(_CACHE / "toktier_jax")
+)  # compiled programs and probes, keyed by version
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the reference warns after a fork otherwise
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for the network
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    import jax
+
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+    jax.config.update("jax_compilation_cache_dir", str(_CACHE / "xla"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    _forget_stale_programs()
+
+
+def _forget_stale_programs() -> None:
+    """Users' caches are keyed by the package's version; here the sources change under one version.
+
+    Class probes depend on the engines and the probing code alone, and stay.
+    """
+    package = _ROOT / "toktier_jax"
+    sources = [package / "plan.py", *sorted(package.glob("program/*.py")), *sorted(package.glob("spec/*.py"))]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    stamp = _CACHE / "toktier_jax" / "sources"
+    if not stamp.exists() or stamp.read_text() != digest:
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        for entry in stamp.parent.iterdir():
+            if entry.is_dir() and entry.name != "classes":
+                shutil.rmtree(entry, ignore_errors=True)
+        stamp.write_text(digest)
+
+
+@pytest.fixture(scope="session")
+def scale() -> float:
+    """How much of every random campaign to run: TOKTIER_JAX_TEST_SCALE, by default 1."""
+    return float(os.environ.get("TOKTIER_JAX_TEST_SCALE", "1"))
