@@ -115,18 +115,15 @@ def campaign(subject: Subject, oracle: Oracle, texts: Iterable[str], *, seconds:
     for text in texts:
         if time.monotonic() - start > seconds:
             break
-        report.difference = compare(subject, oracle, text, report)
-        if report.difference is not None:
-            level = report.difference.level
-            small = shrink(text, lambda t: _fails(subject, oracle, t, level))  # noqa: B023 - used before the loop goes on
-            report.difference = compare(subject, oracle, small, Report()) or report.difference
+        if found := compare(subject, oracle, text, report):
+            report.difference = _smallest(subject, oracle, found[0])
             break
     report.seconds = time.monotonic() - start
     return report
 
 
-def compare(subject: Subject, oracle: Oracle, text: str, report: Report) -> Difference | None:
-    """One text at all levels; what was checked is added to `report`."""
+def compare(subject: Subject, oracle: Oracle, text: str, report: Report) -> list[Difference]:
+    """One text: at most one difference a level, pieces first. What was checked is added to `report`."""
     report.texts += 1
     report.characters += len(text)
     claimed = subject.pieces(text)
@@ -134,37 +131,55 @@ def compare(subject: Subject, oracle: Oracle, text: str, report: Report) -> Diff
         expected = oracle.observe(text, claimed)
     except ReferenceFailed:
         report.skipped += 1
-        return None
+        return []
     try:
         encoding = subject.encode(text)
     except UnsupportedError as error:
         report.refused += 1
         report.reasons.add(str(error))
-        return None
-    if claimed is None and report.blind is None:
-        report.blind = "the subject shows no pieces"
-    if claimed is not None and expected.pieces is not None:
+        return []
+    found = list[Difference | None]()
+    if claimed is None:
+        report.blind = report.blind or "the subject shows no pieces"
+    elif expected.pieces is not None:
         report.pieces += len(expected.pieces)
-        if difference := _first_difference("pieces", text, expected.pieces, claimed):
-            return difference
+        found.append(_first_difference("pieces", text, expected.pieces, claimed))
     report.ids += len(expected.ids)
-    if difference := _first_difference("ids", text, expected.ids, encoding.ids):
-        return difference
+    found.append(_first_difference("ids", text, expected.ids, encoding.ids))
     if expected.char_spans is not None:
         report.spans += len(expected.ids)
-        if difference := _first_difference("char_spans", text, expected.char_spans, encoding.char_spans):
-            return difference
-    ends = encoding.byte_spans[:, 1]
-    orderly = np.all(encoding.byte_spans[:, 0] <= ends) and np.all(np.diff(ends) >= 0)
-    if not orderly or (len(ends) and not 0 <= encoding.byte_spans.min() <= ends.max() <= len(text.encode())):
-        return Difference("byte_spans", text, 0, ["start <= end <= bytes, ends in order"], encoding.byte_spans.tolist())
-    return None
+        found.append(_first_difference("char_spans", text, expected.char_spans, encoding.char_spans))
+    found.append(_disorder(text, encoding.byte_spans))
+    return [difference for difference in found if difference is not None]
+
+
+def _disorder(text: str, spans: np.ndarray) -> Difference | None:
+    """What byte spans promise by themselves: start <= end <= bytes of the text, and ends never decreasing."""
+    starts, ends = spans.T
+    wrong = (starts < 0) | (starts > ends) | (ends > len(text.encode()))
+    wrong[1:] |= ends[1:] < ends[:-1]
+    if not wrong.any():
+        return None
+    index = int(np.argmax(wrong))
+    return Difference("byte_spans", text, index, ["in order, inside the text"], spans[max(index - 1, 0) :][:3].tolist())
+
+
+def _smallest(subject: Subject, oracle: Oracle, difference: Difference) -> Difference:
+    """A difference of the same level on the smallest text that shows one."""
+
+    def of(text: str) -> Difference | None:
+        found = compare(subject, oracle, text, Report())
+        return next((each for each in found if each.level == difference.level), None)
+
+    return of(shrink(difference.text, lambda text: of(text) is not None)) or difference
 
 
 def campaign_texts(letters: Alphabet, corpus: Sequence[str], seed: int) -> Iterator[str]:
-    """Endless texts: the systematic ones first and alone, between them ever more random, real and mutated blocks."""
+    """Endless texts: the systematic ones in random order, and between them random, real and mutated blocks."""
     rng = random.Random(seed)
-    short = iter(systematic(letters))
+    all_short = list(dict.fromkeys(systematic(letters)))
+    rng.shuffle(all_short)
+    short = iter(all_short)
     while True:
         yield from itertools.islice(short, 40)
         yield adversarial_text(letters, rng, rng.choice((5, 20, 60)))
@@ -207,8 +222,3 @@ def _first_difference(level: str, text: str, expected: np.ndarray, got: np.ndarr
     index = int(wrong[0]) if len(wrong) else shared
     around = slice(max(index - 1, 0), index + 4)
     return Difference(level, text, index, expected[around].tolist(), got[around].tolist())
-
-
-def _fails(subject: Subject, oracle: Oracle, text: str, level: str) -> bool:
-    difference = compare(subject, oracle, text, Report())
-    return difference is not None and difference.level == level
