@@ -113,7 +113,7 @@ def cache_dir() -> Path:
     return Path(os.environ.get("TOKTIER_JAX_TEST_CACHE") or default)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=3)  # each holds its reference: a few hundred MB
 def load(name: str) -> Artifact:
     """The artifact of that name; raises Missing with the package to install, KeyError for an unknown name."""
     kind, build = _BUILDERS[name]

@@ -13,15 +13,19 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from jaxtyping import Int32, Int64
 
 
 class Observation(NamedTuple):
-    """`char_spans` is None for tiktoken, which has none; `pieces` where they cannot be seen."""
+    """Of a text with n tokens in m pieces.
 
-    ids: Int32[np.ndarray, " tokens"]
-    char_spans: Int64[np.ndarray, "tokens 2"] | None
-    pieces: Int64[np.ndarray, " pieces"] | None
+    ids         int32 [n]
+    char_spans  int64 [n, 2], None for tiktoken, which has none
+    pieces      int64 [m], None where they cannot be seen
+    """
+
+    ids: np.ndarray
+    char_spans: np.ndarray | None
+    pieces: np.ndarray | None
 
 
 class ReferenceFailed(Exception):
@@ -60,11 +64,11 @@ class TokenizersOracle:
         self._speller = tokenizers.Tokenizer.from_str(json.dumps(parts))
         self._speller.encode_special_tokens = reference.encode_special_tokens
         self._added = np.zeros(self._speller.get_vocab_size(), np.int64)
-        self.blind = None
+        self.blind: str | None = None
         for content in contents:
             id = self._speller.token_to_id(content)
             self._added[id] = reference.token_to_id(content)
-            if id < 256:
+            if id is not None and id < 256:
                 self.blind = f"the added token {content!r} looks like a byte"
 
     def observe(self, text: str, claimed: np.ndarray | None) -> Observation:
@@ -102,7 +106,7 @@ class TiktokenOracle:
     reference that holds several claimed pieces cannot come out as those, and one that cuts a claimed piece neither.
     """
 
-    blind = None
+    blind: str | None = None
 
     def __init__(self, reference: Any) -> None:
         self._reference = reference

@@ -1,22 +1,104 @@
-"""What the conformance tests share: artifacts with visible skips, and one place for the missing device path."""
+"""What the conformance tests share: artifacts with visible skips, and one run over the fixed texts a tokenizer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import pytest
 
-from tests import artifacts
+from tests import artifacts, corpus
+from tests.artifacts import Artifact
+from toktier_jax.adversarial import adversarial_text, alphabet, mutated, systematic
+from toktier_jax.oracle import Oracle, oracle_for
+from toktier_jax.verify import DeviceSubject, Difference, Report, compare, token_strings
+
+
+@functools.cache
+def device_path_is_built() -> bool:
+    import toktier_jax as tt
+
+    return tt.Tokenizer.default().explain().route == "xla"
 
 
 @pytest.fixture(scope="session")
-def artifact() -> Callable[[str], artifacts.Artifact]:
+def device() -> None:
+    """Asked for by every test of the device path."""
+    if not device_path_is_built():
+        pytest.skip("device route not built yet")
+
+
+@pytest.fixture(scope="session")
+def artifact() -> Callable[[str], Artifact]:
     """Loads an artifact by name; skips, saying why, where its package is not installed."""
 
-    def load(name: str) -> artifacts.Artifact:
+    def load(name: str) -> Artifact:
         try:
             return artifacts.load(name)
         except artifacts.Missing as error:
             pytest.skip(f"{name}: {error}")
 
     return load
+
+
+@dataclass
+class Subject:
+    """A tokenizer under test with its judge."""
+
+    artifact: Artifact
+
+    @functools.cached_property
+    def oracle(self) -> Oracle:
+        return oracle_for(self.artifact.reference)
+
+    @functools.cached_property
+    def device(self) -> DeviceSubject:
+        return DeviceSubject(self.artifact.tokenizer)
+
+    def texts(self, scale: float) -> Iterator[str]:
+        """The fixed texts of the short run: real, composed, adversarial, mutated, and many tiny ones."""
+        tokenizer = self.artifact.tokenizer
+        contents = [token.content for token in tokenizer.spec.added_tokens]
+        letters = alphabet(tokenizer.spec, token_strings(tokenizer, 2000))
+        rng = random.Random(f"{self.artifact.name} texts")
+        for seed in range(max(round(2 * scale), 1)):
+            yield corpus.mixed(9000, seed)
+            yield corpus.chat(contents, 9000, seed)
+            yield corpus.agent(contents[:8], 5000, seed)
+            yield adversarial_text(letters, rng, 9000)
+            yield mutated(corpus.mixed(7000, seed + 50), letters, rng)[:9000]
+        for _ in range(round(60 * scale)):
+            yield adversarial_text(letters, rng, rng.choice((3, 10, 40)))
+        every = list(dict.fromkeys(systematic(letters)))
+        yield from rng.sample(every, min(round(240 * scale), len(every)))
+
+
+@pytest.fixture(scope="session", params=[name for name in artifacts.NAMES if name not in artifacts.UNIGRAM])
+def subject(request: pytest.FixtureRequest, artifact: Callable[[str], Artifact]) -> Subject:
+    """Each tokenizer in turn: as a fixture of the session, so that pytest runs all tests of one tokenizer together."""
+    return Subject(artifact(request.param))
+
+
+@dataclass
+class Outcome:
+    """What one run over the fixed texts found: the first difference of each level, and what was checked."""
+
+    report: Report
+    differences: dict[str, Difference]
+
+
+@pytest.fixture(scope="session")
+def outcome(subject: Subject, device: None, scale: float) -> Outcome:
+    """All levels of one tokenizer in one pass."""
+    report, differences = Report(), dict[str, Difference]()
+    for text in subject.texts(scale):
+        for difference in compare(subject.device, subject.oracle, text, report):
+            differences.setdefault(difference.level, difference)
+    return Outcome(report, differences)
+
+
+def first(count: int, texts: Iterator[str]) -> list[str]:
+    return list(itertools.islice(texts, count))

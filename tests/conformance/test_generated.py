@@ -1,0 +1,52 @@
+"""Generated tokenizer files through the device path: equal to the reference, or refused by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import toktier_jax as tt
+from tests import generated
+from toktier_jax.oracle import ReferenceFailed, oracle_for
+from toktier_jax.verify import DeviceSubject, Report, compare
+
+FILES = 520
+SHORT = 40
+
+
+def check(index: int) -> str:
+    """Compares file `index` on its texts; returns the route it took or the reason why it has no device path."""
+    made = next(iter(generated.generate(1, index)))
+    tokenizer = tt.Tokenizer.from_bytes(made.file)
+    oracle = oracle_for(tokenizer.reference)
+    texts = generated.texts(made.file, 14, seed=index, length=60)
+    if tokenizer.explain().route == "xla":
+        report, subject = Report(), DeviceSubject(tokenizer)
+        for text in texts:
+            found = compare(subject, oracle, text, report)
+            assert not found, f"file {made.name}: {found[0]}"
+        assert report.refused < len(texts) // 2, report.reasons
+        return "xla"
+    for text in texts[:4]:
+        try:
+            expected = oracle.observe(text, None)
+        except ReferenceFailed:
+            continue
+        encoding = tokenizer.encode(text)
+        assert encoding.fallback_reason
+        assert np.array_equal(encoding.ids, expected.ids), (made.name, text)
+        assert np.array_equal(encoding.char_spans, expected.char_spans), (made.name, text)
+    return tokenizer.explain().reference[0]
+
+
+@pytest.mark.parametrize("index", range(0, FILES, FILES // SHORT))
+def test_some(index: int, device: None) -> None:
+    check(index)
+
+
+@pytest.mark.slow
+def test_all(device: None) -> None:
+    routes = Counter(check(index) for index in range(FILES))
+    assert routes["xla"] > FILES // 2, routes

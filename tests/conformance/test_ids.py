@@ -1,0 +1,58 @@
+"""Ids on the device path equal the reference's, for every tokenizer, and never come from the reference itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests import artifacts, corpus
+from tests.artifacts import Artifact
+from toktier_jax.errors import UnsupportedError
+
+from .conftest import Outcome
+
+
+def test_ids(outcome: Outcome) -> None:
+    assert outcome.differences.get("ids") is None, outcome.differences["ids"]
+    assert outcome.report.ids > 5_000
+
+
+def test_nothing_is_refused(outcome: Outcome) -> None:
+    assert outcome.report.refused == 0, outcome.report.reasons
+
+
+@pytest.mark.parametrize("name", artifacts.CHOSEN)
+def test_options(name: str, artifact: Callable[[str], Artifact], device: None) -> None:
+    """Special tokens as text, no template, bytes, batches."""
+    loaded = artifact(name)
+    tokenizer, reference = loaded.tokenizer, loaded.reference
+    texts = ["", "a", corpus.mixed(3000, 1), corpus.chat([t.content for t in tokenizer.spec.added_tokens][:9], 3000, 2)]
+    rows = tokenizer.encode_batch(texts, route="xla")
+    for row, text in enumerate(texts):
+        got = tokenizer.encode(text, route="xla")
+        assert got.route == "xla"
+        assert got.fallback_reason is None
+        assert np.array_equal(tokenizer.encode(text.encode(), route="xla").ids, got.ids)
+        assert np.array_equal(np.asarray(rows.ids)[row, : len(got.ids)], got.ids)
+        plain = tokenizer.encode(text, add_special_tokens=False, special="text", route="xla").ids.tolist()
+        if loaded.kind == "tiktoken":
+            assert got.ids.tolist() == reference.encode(text, allowed_special="all")
+            assert plain == reference.encode_ordinary(text)
+            continue
+        assert got.ids.tolist() == reference.encode(text).ids
+        reference.encode_special_tokens = True
+        assert plain == reference.encode(text, add_special_tokens=False).ids
+        reference.encode_special_tokens = False
+
+
+@pytest.mark.parametrize("name", artifacts.UNIGRAM)
+def test_unigram_says_why(name: str, artifact: Callable[[str], Artifact]) -> None:
+    tokenizer = artifact(name).tokenizer
+    encoding = tokenizer.encode("hello 日本")
+    assert encoding.route == "reference"
+    assert "Unigram" in (encoding.fallback_reason or "")
+    assert encoding.ids.tolist() == artifact(name).reference.encode("hello 日本").ids
+    with pytest.raises(UnsupportedError, match="Unigram"):
+        tokenizer.encode("a", route="xla")
