@@ -16,7 +16,9 @@ from toktier_jax.errors import UnsupportedError
 from toktier_jax.plan import Alt, Atom, End, Look, Node, Repeat, Seq, SplitPlan
 from toktier_jax.program.automaton import BEGIN, END, MATCH_START, Bimachine, compile_bimachine
 from toktier_jax.program.classes import Mask, Probe, everything, first_seen, partition, probe, single
+from toktier_jax.program.functions import function_tables
 from toktier_jax.program.pattern import parse, parse_pattern
+from toktier_jax.program.walk import walk_tables
 from toktier_jax.spec.byte_alphabet import ALPHABET
 from toktier_jax.spec.types import (
     Behavior,
@@ -33,6 +35,7 @@ from toktier_jax.spec.types import (
     Whitespace,
     WhitespaceSplit,
 )
+from toktier_jax.types import SplitTables
 
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """What `ByteLevel` splits by when it uses its regex."""
@@ -49,7 +52,7 @@ class SplitStage:
     plan     unit and rule; the root is over the distinct masks
     masks    bool [0x110000] for each atom of the plan; bool [256] over raw bytes where the plan's unit is "byte"
     rows     bool [C, atoms]: the classes that `machine` walks over, by the atoms that each satisfies
-    machine  cuts a text of such classes; program/walk.py and program/functions.py make the lowerings' tables of it
+    machine  cuts a text of such classes; `split_tables` makes the lowerings' tables of it
     """
 
     plan: SplitPlan
@@ -77,10 +80,19 @@ def split_stages(
     return stages
 
 
-def symbol_codes(stage: SplitStage, members: np.ndarray) -> np.ndarray:
-    """The class of each symbol of a program, int [S], where symbol s satisfies the atoms `members[s]` of the stage."""
+def split_tables(stage: SplitStage, members: np.ndarray | None) -> SplitTables:
+    """Tables of a stage for the symbols of a program: symbol s satisfies the stage's atom k where `members[s, k]`.
+
+    A stage whose unit is "byte" has symbols of its own and takes no `members`.
+    """
+    symbols = np.zeros(256, np.uint8)
+    if stage.plan.unit == "byte":
+        members, of_byte = first_seen(np.stack(stage.masks, axis=1))
+        symbols = of_byte.astype(np.uint8)
+    assert members is not None, "a stage over characters is compiled for the classes of its program"
     classes = {row.tobytes(): code for code, row in enumerate(stage.rows)}
-    return np.array([classes[row.tobytes()] for row in members])
+    codes = np.array([classes[row.tobytes()] for row in members])
+    return SplitTables(walk_tables(stage.machine, codes), function_tables(stage.machine, codes), symbols)
 
 
 # ---- pre-tokenizer -> pattern and rule ----

@@ -19,10 +19,13 @@ def walk_tables(machine: Bimachine, codes: np.ndarray) -> WalkTables:
     columns[CONT] = count
     width = _power_of_two(count + 2)
     right, left = _with_marks(machine, width)
+    dtype = np.uint8 if max(right.max(), left.max()) < 256 else np.uint16
     tail = np.zeros((_power_of_two(len(machine.tail)), width), np.int64)
     tail[: len(machine.tail), :count] = machine.tail
     tail[: len(machine.tail), count:] = np.arange(len(machine.tail))[:, None]
-    return WalkTables(columns, right, left, _narrow(tail), np.int32(machine.starts))
+    tail = tail.astype(np.uint8 if len(tail) <= 256 else np.uint16)
+    states = np.int32(len(machine.left))
+    return WalkTables(columns, _typed(right, dtype), _typed(left, dtype), tail, np.int32(machine.starts), states)
 
 
 def _with_marks(machine: Bimachine, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -45,13 +48,14 @@ def _with_marks(machine: Bimachine, width: int) -> tuple[np.ndarray, np.ndarray]
     left[rows, states : 2 * states] = machine.inside[:, None]
     left[rows, 2 * states : 3 * states] = machine.left[BEGIN]
     left[rows, 3 * states] = GAP_START
-    return _narrow(right), _narrow(left)
+    return right, left
 
 
 def _power_of_two(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-def _narrow(table: np.ndarray) -> np.ndarray:
-    """uint8 where the states fit, else uint16."""
-    return table.astype(np.uint8 if table.max() < 256 else np.uint16)
+def _typed(table: np.ndarray, dtype: type[np.uint8 | np.uint16]) -> np.ndarray:
+    """With 256 rows for uint8: every index that a state and an input can form then lies inside, and goes unchecked."""
+    rows = 256 - len(table) if dtype == np.uint8 else 0
+    return np.pad(table, ((0, rows), (0, 0))).astype(dtype)

@@ -1,0 +1,38 @@
+"""What becomes of matches and gaps: the Split behaviours. Knows no pattern."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool
+
+from ..plan import SplitPlan
+
+
+def apply_rule(
+    plan: SplitPlan, segments: Bool[Array, " n"], starts: Bool[Array, " n"], match: Bool[Array, " n"]
+) -> tuple[Bool[Array, " n"], Bool[Array, " n"] | None]:
+    """Piece starts after the rule, and which bytes it removes (None: it never does).
+
+    `segments` are the starts before this step and stay; `starts` are those of matches and gaps, `match` the bytes that
+    lie in a match. Gaps are never neighbours; with `invert` the two change places. "Merged" joins a match to one
+    neighbour unless that one is a match too; "Contiguous" joins neighbours of one kind.
+    """
+    if plan.behavior == "Isolated":
+        return starts, None
+    match = match ^ np.bool_(plan.invert)
+    if plan.behavior == "Removed":
+        return starts, match
+    before = _before(match)
+    joins = {
+        "MergedWithPrevious": match & ~before,
+        "MergedWithNext": ~match & before,
+        "Contiguous": match == before,
+    }[plan.behavior]
+    return starts & (segments | ~joins), None
+
+
+def _before(mask: jax.Array) -> jax.Array:
+    """The mask as it is one byte to the left."""
+    return lax.pad(mask, np.bool_(False), ((1, -1, 0),))
