@@ -8,6 +8,9 @@ chain of `RADIX` dependent look-ups in small tables, unrolled, and compiles to o
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int32, Integer, UInt
@@ -16,15 +19,6 @@ RADIX = 16
 """Look-ups in one kernel. Kernels go with log(N) / log(RADIX); compile time and the work of the way down with RADIX."""
 
 _TAKE = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
-
-
-def take(flat: Array, index: Int32[Array, " *shape"]) -> Array:
-    """`flat[index]`, for indices known to lie inside.
-
-    jnp's own indexing wraps negative indices first and so uses each index twice: a chain of look-ups then no longer
-    fuses into one kernel.
-    """
-    return lax.gather(flat, index[..., None], _TAKE, (1,), mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 def automaton_states(
@@ -36,52 +30,103 @@ def automaton_states(
     `identity` is a row that leaves every state as it is. Costs about `states + RADIX` look-ups an element and
     `states / RADIX` elements of memory.
     """
-    size, states = rows.shape[0], table.shape[1]
+
+    @jax.custom_batching.custom_vmap
+    def along_lines(rows: Integer[Array, "lines n"], table: Array, entry: UInt[Array, " lines"]) -> Array:
+        return _states(rows, table, entry, identity)
+
+    @along_lines.def_vmap
+    def _(axis_size: int, batched: list[bool], rows: Array, table: Array, entry: Array) -> tuple[Array, bool]:
+        """A batch is more lines: batched by the primitives' own rules, its look-ups would not fuse."""
+        if batched[1]:
+            spread = [
+                leaf if is_batched else jnp.stack([leaf] * axis_size)
+                for leaf, is_batched in zip((rows, table, entry), batched, strict=True)
+            ]
+            return lax.map(lambda each: along_lines(*each), tuple(spread)), True
+        lines = (axis_size, entry.shape[-1])
+        rows = rows if batched[0] else jnp.broadcast_to(rows[None], (*lines, rows.shape[-1]))
+        entry = entry if batched[2] else jnp.broadcast_to(entry[None], lines)
+        states = along_lines(rows.reshape(-1, rows.shape[-1]), table, entry.reshape(-1))
+        return states.reshape(*lines, -1), True
+
+    return along_lines(rows[None], table, entry[None])[0]
+
+
+class _Level(NamedTuple):
+    """Functions in blocks of `RADIX`.
+
+    starts    int32 [lines * blocks, RADIX]  where each function begins in `flat`; lines are filled up to whole blocks
+    flat      uint [F * states]              the functions
+    identity  where the identity begins
+    lines     int
+    """
+
+    starts: Array
+    flat: Array
+    identity: int
+    lines: int
+
+    @classmethod
+    def of(cls, functions: Integer[Array, "lines n"], flat: Array, identity: int, states: int) -> _Level:
+        lines, size = functions.shape
+        starts = functions.astype(jnp.int32) * states
+        starts = jnp.pad(starts, ((0, 0), (0, -size % RADIX)), constant_values=identity * states)
+        return cls(starts.reshape(-1, RADIX), flat, identity * states, lines)
+
+
+def _states(rows: Array, table: Array, entry: Array, identity: int) -> Array:
+    lines, size = rows.shape
+    states = table.shape[1]
     # Two names for one array: slices that both ways share would be written out as arrays of their own.
     rows, again = lax.optimization_barrier((rows, rows))
-    starts, again = (_blocks(array.astype(jnp.int32) * states, identity * states) for array in (rows, again))
-    levels = [(again, table.reshape(-1), identity * states)]
-    while starts.shape[0] > 1:
-        blocks = starts.shape[0]
-        composed = _compose(starts, levels[-1][1], states)
-        starts = _blocks(lax.iota(jnp.int32, blocks) * states, blocks * states)
-        levels.append((starts, composed, blocks * states))
-    before = entry.reshape(1)
-    for starts, flat, unit in levels[:0:-1]:
-        before = lax.optimization_barrier(_walk(before[: starts.shape[0]], starts, flat, unit, inclusive=False))
-    return _walk(before[: levels[0][0].shape[0]], *levels[0], inclusive=True)[:size]
+    levels = [_Level.of(again, table.reshape(-1), identity, states)]
+    level = _Level.of(rows, table.reshape(-1), identity, states)
+    while (blocks := level.starts.shape[0]) > lines:
+        composed = _compose(level, states)
+        level = _Level.of(lax.iota(jnp.int32, blocks).reshape(lines, -1), composed, blocks, states)
+        levels.append(level)
+    before = entry
+    for level in levels[:0:-1]:
+        before = lax.optimization_barrier(_walk(level, before, inclusive=False))
+    return _walk(levels[0], before, inclusive=True).reshape(lines, -1)[:, :size]
 
 
-def _blocks(starts: Int32[Array, " n"], unit: int) -> Int32[Array, "blocks radix"]:
-    """Functions, each by where it starts in its level's table, in blocks; `unit` fills the last one up."""
-    return jnp.pad(starts, (0, -starts.shape[0] % RADIX), constant_values=unit).reshape(-1, RADIX)
+def _compose(level: _Level, states: int) -> Array:
+    """The function of each block, one after another, and the identity at the end."""
+    blocks, flat = level.starts.shape[0], level.flat
+    state = lax.broadcasted_iota(flat.dtype, (blocks, states), 1)
+    for column in range(RADIX):
+        state = _take(flat, _spread(level.starts[:, column], states) + state.astype(jnp.int32))
+    # The barrier keeps a level a kernel: fused with the next one, its look-ups would be done again for each use.
+    return lax.optimization_barrier(jnp.concatenate([state.reshape(-1), lax.iota(flat.dtype, states)]))
+
+
+def _walk(level: _Level, before: Array, *, inclusive: bool) -> Array:
+    """The state before (or after) each function of each block, from the states before the blocks of each line.
+
+    Every place walks its block on its own and idles by the identity: a chain in which each state is used once.
+    """
+    starts, flat, identity, lines = level
+    blocks = starts.shape[0]
+    place = lax.broadcasted_iota(jnp.int32, (blocks, RADIX), 1)
+    idle = jnp.full((blocks, RADIX), identity, jnp.int32)
+    state = _spread(before.reshape(lines, -1)[:, : blocks // lines].reshape(-1), RADIX)
+    for column in range(RADIX if inclusive else RADIX - 1):
+        walking = place >= column if inclusive else place > column
+        start = lax.select(walking, _spread(starts[:, column], RADIX), idle)
+        state = _take(flat, start + state.astype(jnp.int32))
+    return state.reshape(-1)
 
 
 def _spread(values: Array, width: int) -> Array:
     return lax.broadcast_in_dim(values, (values.shape[0], width), (0,))
 
 
-def _compose(starts: Int32[Array, "blocks radix"], flat: Array, states: int) -> Array:
-    """The function of each block, one after another, and the identity at the end."""
-    blocks = starts.shape[0]
-    state = lax.broadcasted_iota(flat.dtype, (blocks, states), 1)
-    for column in range(RADIX):
-        state = take(flat, _spread(starts[:, column], states) + state.astype(jnp.int32))
-    # The barrier keeps a level a kernel: fused with the next one, its look-ups would be done again for each use.
-    return lax.optimization_barrier(jnp.concatenate([state.reshape(-1), lax.iota(flat.dtype, states)]))
+def _take(flat: Array, index: Int32[Array, " *shape"]) -> Array:
+    """`flat[index]`, for indices known to lie inside.
 
-
-def _walk(before: Array, starts: Int32[Array, "blocks radix"], flat: Array, unit: int, *, inclusive: bool) -> Array:
-    """The state before (or after) each function of each block, from the state before the block.
-
-    Every place walks its block on its own and idles by the identity: a chain in which each state is used once.
+    jnp's own indexing wraps negative indices first and so uses each index twice: a chain of look-ups then no longer
+    fuses into one kernel.
     """
-    blocks = starts.shape[0]
-    place = lax.broadcasted_iota(jnp.int32, (blocks, RADIX), 1)
-    idle = jnp.full((blocks, RADIX), unit, jnp.int32)
-    state = _spread(before, RADIX)
-    for column in range(RADIX if inclusive else RADIX - 1):
-        walking = place >= column if inclusive else place > column
-        start = lax.select(walking, _spread(starts[:, column], RADIX), idle)
-        state = take(flat, start + state.astype(jnp.int32))
-    return state.reshape(-1)
+    return lax.gather(flat, index[..., None], _TAKE, (1,), mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)

@@ -24,14 +24,15 @@ def split_arrays(
     starts: Bool[Array, " n"],
     frozen: Bool[Array, " n"],
     length: Int32[Array, ""],
+    limit: Int32[Array, ""],
     *,
     at_end: bool,
 ) -> tuple[Bool[Array, " n"], Bool[Array, " n"], Int32[Array, ""]]:
-    """Piece starts, which bytes belong to a match, and the decided position.
+    """Piece starts, which bytes belong to a match, and up to where both are known.
 
     `starts` are those of the segments, True at 0; `frozen` bytes lie in segments that stay whole and are no match.
-    Without `at_end` more text may follow: the last returned value is then the greatest piece start at or before which
-    all starts stay whatever it is. It is `length` where `at_end`.
+    Without `at_end` more text may follow, and `starts` are certain only up to `limit`: then so are all piece starts at
+    or before the last returned value, and the matches before it. It is `length` where `at_end`.
     """
     position = lax.iota(jnp.int32, symbols.shape[0])
     inside = position < length
@@ -49,8 +50,10 @@ def split_arrays(
     match = inside & ~frozen & (left >= _MATCH_START)
     if at_end:
         return begins, match, length
+    # What follows `limit` can be any text, the end, or a segment start: walk up to it from all states at once.
+    code = jnp.where(position[::-1] < limit, code, CONT)
     tail = _walk(code, tables.tail, _ANYTHING, identity=CONT)[::-1]
-    known = begins & inside & ((tail == _COLLAPSED) | starts)
+    known = inside & (position <= limit) & ((tail == _COLLAPSED) | starts)
     return begins, match, jnp.max(jnp.where(known, position, 0))
 
 
