@@ -90,3 +90,35 @@ class AddedPlan:
     lstrip: bool
     rstrip: bool
     single_word: bool
+
+
+@dataclass(frozen=True)
+class BPEPlan:
+    """Pieces to ids by merges. Tables: `BPETables`, by program/bpe.py.
+
+    unit       what a symbol is before merging
+    unknown    a symbol without a token: cannot happen, becomes its bytes' tokens, the unknown token, one unknown token
+               for neighbours, or is the host's work
+    places     a string's token depends on whether it begins or ends its piece
+    wholes     there are tokens that a whole piece can be, but that merges do not make
+    long_wholes   some of these have more than SHORT bytes
+    cascades   a token can be merged further at a lower rank than it was made at
+    """
+
+    unit: Literal["char", "byte"]
+    unknown: Literal["none", "bytes", "token", "fuse", "host"]
+    places: bool
+    wholes: bool
+    long_wholes: bool
+    cascades: bool
+
+
+Step = AddedPlan | QuickCheckPlan | SplitPlan
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a whole encode, in order, and the model at their end."""
+
+    steps: tuple[Step, ...]
+    model: BPEPlan

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-Table = jax.Array | np.ndarray | np.generic
-"""Tables are compiled in numpy and become arguments of jitted functions."""
+from toktier_jax.plan import Plan
+
+Table = Any
+"""A numpy array as compiled, a jax.Array inside functions: tables are arguments of jitted functions, never constants."""
 
 TEXT, FROZEN, REMOVED = 0, 1, 2
 """`Buffer.kind`: ordinary text, inside an added token, belongs to no piece."""
@@ -18,13 +21,16 @@ CONT, PAD = 255, 254
 
 
 class WalkTables(NamedTuple):
-    """The walks of a SplitPlan as they are walked in lanes (program/walk.py); sizes are powers of two.
+    """The walks of a SplitPlan as they are walked in lanes (program/walk.py). Sizes are powers of two.
+
+    `right` and `left` have one dtype, and 256 rows where that is uint8.
 
     codes   uint8 [256]           symbol -> column of `right` and `tail`
     right   uint8/uint16 [R, C]   the walk from right to left; columns from C / 2 on: a segment starts at this byte
     left    uint8/uint16 [L, R]   the walk from left to right
     tail    uint8/uint16 [T, C / 2]  as `right`, over sets of right states that are possible; 0: only one
     begins  int32 []              left states 2 (a gap) and 3 to begins - 1 (a match) begin a piece
+    states  int32 []              number of left states
     """
 
     codes: Table
@@ -32,6 +38,7 @@ class WalkTables(NamedTuple):
     left: Table
     tail: Table
     begins: Table
+    states: Table
 
 
 class FunctionTables(NamedTuple):
@@ -47,6 +54,17 @@ class FunctionTables(NamedTuple):
     left: Table
     tail: Table
     begins: Table
+
+
+class SplitTables(NamedTuple):
+    """Tables of a SplitPlan, those of both lowerings.
+
+    symbols  uint8 [256]  symbol of each byte, where the plan's unit is "byte" (else not read)
+    """
+
+    walk: WalkTables
+    functions: FunctionTables
+    symbols: Table
 
 
 class AddedTables(NamedTuple):
@@ -65,6 +83,86 @@ class AddedTables(NamedTuple):
     tokens: Table
     rejected: Table
     characters: Table
+
+
+FIRST_CODE = 0xF8
+"""Internal codes: byte FIRST_CODE + k of a buffer stands for the k-th character that a program gives one byte."""
+
+SHORT = 16
+"""Bytes of a piece that are looked up as four words; longer ones are looked up word by word."""
+
+SELF = np.uint32(1 << 31)
+"""Flag beside an id in a Lexicon: BPE of the string gives this token, so that any part of a piece may be looked up."""
+
+NEVER = 1 << 29
+"""A rank above all merge ranks: these two are never merged."""
+
+CASCADES = 1 << 29
+"""Flag beside a rule's new id: the new token has rules of lower rank than the rule, which then apply at once."""
+
+
+class Lexicon(NamedTuple):
+    """Token strings by perfect hash (program/vocabulary.py). S and L are powers of two, W words hold the longest string.
+
+    seeds           uint32 [2]          of the two tables
+    displacements   int32 [S / 4]
+    rows            uint32 [8 S]        strings of up to 16 bytes: four words, mark, id with flag, two of padding
+    displacements_  int32 [L / 4]
+    strings         uint32 [L, W + 2]   longer strings: words, mark, id with flag
+
+    A mark is 4 * bytes + place; place is 0, or 1 (the string begins its piece) + 2 (ends it) where tokens depend on it.
+    """
+
+    seeds: Table
+    displacements: Table
+    rows: Table
+    displacements_: Table
+    strings: Table
+
+
+class MergeTables(NamedTuple):
+    """Merge rules by perfect hash, and what can happen at most (program/merges.py). R, K and V are powers of two.
+
+    seed           uint32 []
+    displacements  int32 [R / 4]
+    rows           int32 [4 R]    left id, right id, rank, new id (+ CASCADES); left is -1 where empty
+    left_bounds    int32 [K]      at the hash of (last symbol of a token, id): no rule joins such a token with the id
+                                  on its right at a lower rank
+    right_bounds   int32 [K]      as left_bounds for (first symbol of a token, id) and the id on its left
+    symbols        uint32 [V]     hashes of each id's first symbol (low 16 bits) and last symbol
+    """
+
+    seed: Table
+    displacements: Table
+    rows: Table
+    left_bounds: Table
+    right_bounds: Table
+    symbols: Table
+
+
+class CutTables(NamedTuple):
+    """Where inside a piece no token can lie across (program/cuts.py); bit sets.
+
+    pairs  uint32 [2048]  first byte + 256 * second: a token may have these two bytes beside each other
+    grams  uint32 [G]     by hash: what tokens have around a border between two characters of several bytes
+    """
+
+    pairs: Table
+    grams: Table
+
+
+class BPETables(NamedTuple):
+    """Tables of a BPEPlan (program/bpe.py).
+
+    base     int32 [4, 256]  id of a byte that is a symbol by itself, by its place; -1: unknown
+    unknown  int32 [257]     ids of the 256 bytes of a character without a token, then the unknown token's
+    """
+
+    lexicon: Lexicon
+    merges: MergeTables
+    cuts: CutTables
+    base: Table
+    unknown: Table
 
 
 class Buffer(NamedTuple):
@@ -91,3 +189,27 @@ class Buffer(NamedTuple):
     origin: jax.Array | None
     decided: jax.Array
     resume: jax.Array | None = None
+
+
+class ProgramTables(NamedTuple):
+    """All tables of a program.
+
+    pages, table, codes  what `ops.classify` reads (None where no step asks for the class of a character)
+    steps                the tables of each step of the plan, in order
+    model                those of the model
+    """
+
+    pages: Table | None
+    table: Table | None
+    codes: Table | None
+    steps: tuple[Any, ...]
+    model: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class EncodeProgram:
+    """A compiled tokenizer: a pytree of tables, whose static part is the plan."""
+
+    tables: ProgramTables
+    plan: Plan = field(metadata={"static": True})
