@@ -8,7 +8,6 @@ which a claimed cut comes out whole if and only if it is right.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -53,23 +52,18 @@ class TokenizersOracle:
     """Pieces from a copy of the tokenizer that knows only the 256 bytes and falls back to them."""
 
     def __init__(self, reference: Any) -> None:
-        import tokenizers
-
         self._reference = reference
-        parts = json.loads(reference.to_str())
-        self._lengths = _token_lengths(parts)
-        contents = [token["content"] for token in parts["added_tokens"]]
-        self._is_added = {reference.token_to_id(content) for content in contents}
-        parts.update(truncation=None, padding=None, post_processor=None, decoder=None, model=_SPELLING)
-        self._speller = tokenizers.Tokenizer.from_str(json.dumps(parts))
-        self._speller.encode_special_tokens = reference.encode_special_tokens
+        self._lengths = _token_lengths(reference)
+        tokens = dict(sorted(reference.get_added_tokens_decoder().items()))
+        self._is_added = np.array(list(tokens), np.int64)
+        self._speller = _speller(reference, list(tokens.values()))
         self._added = np.zeros(self._speller.get_vocab_size(), np.int64)
         self.blind: str | None = None
-        for content in contents:
-            id = self._speller.token_to_id(content)
-            self._added[id] = reference.token_to_id(content)
-            if id is not None and id < 256:
-                self.blind = f"the added token {content!r} looks like a byte"
+        for id, token in tokens.items():
+            spelled = self._speller.token_to_id(token.content)
+            self._added[spelled] = id
+            if spelled < 256:
+                self.blind = f"the added token {token.content!r} looks like a byte"
 
     def observe(self, text: str, claimed: np.ndarray | None) -> Observation:
         encoding = _call(self._reference.encode, text)
@@ -88,7 +82,7 @@ class TokenizersOracle:
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         lengths = np.add.reduceat(self._lengths[ids], starts) if len(ids) else np.zeros(0, np.int64)
         alone = np.diff(starts, append=len(ids)) == 1
-        return np.where(alone & np.isin(ids[starts], list(self._is_added)), -1 - ids[starts].astype(np.int64), lengths)
+        return np.where(alone & np.isin(ids[starts], self._is_added), -1 - ids[starts].astype(np.int64), lengths)
 
     def _spelled(self, text: str) -> np.ndarray:
         encoding = _call(self._speller.encode, text)
@@ -147,33 +141,37 @@ class TiktokenOracle:
         return judge.encode(text, allowed_special="all") == wanted
 
 
-_SPELLING = {
-    "type": "BPE",
-    "dropout": None,
-    "unk_token": None,
-    "continuing_subword_prefix": None,
-    "end_of_word_suffix": None,
-    "fuse_unk": False,
-    "byte_fallback": True,
-    "ignore_merges": False,
-    "vocab": {f"<0x{byte:02X}>": byte for byte in range(256)},
-    "merges": [],
-}
+def _speller(reference: Any, added: list[Any]) -> Any:
+    """The reference with another model: 256 tokens, each a byte, to which every character falls back."""
+    import tokenizers
+
+    vocab = {f"<0x{byte:02X}>": byte for byte in range(256)}
+    speller = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, [], byte_fallback=True))
+    if reference.normalizer is not None:
+        speller.normalizer = reference.normalizer
+    if reference.pre_tokenizer is not None:
+        speller.pre_tokenizer = reference.pre_tokenizer
+    speller.add_special_tokens([token for token in added if token.special])
+    speller.add_tokens([token for token in added if not token.special])
+    speller.encode_special_tokens = reference.encode_special_tokens
+    return speller
 
 
-def _token_lengths(parts: dict[str, Any]) -> np.ndarray | None:
+def _token_lengths(reference: Any) -> np.ndarray | None:
     """Bytes of each token by id, where the encoding itself shows every byte of every piece; else None."""
-    from tokenizers import pre_tokenizers
+    from tokenizers import models, pre_tokenizers
 
-    model = parts["model"]
-    byte_level = '"ByteLevel"' in json.dumps([parts["normalizer"], parts["pre_tokenizer"]])
-    plain = model["type"] == "BPE" and not model["continuing_subword_prefix"] and not model["end_of_word_suffix"]
-    if not (byte_level and plain and parts["truncation"] is None and parts["padding"] is None):
+    model = reference.model
+    if not isinstance(model, models.BPE) or model.continuing_subword_prefix or model.end_of_word_suffix:
         return None
-    vocab = model["vocab"]
-    if not all(char in vocab for char in pre_tokenizers.ByteLevel.alphabet()):
+    if reference.truncation is not None or reference.padding is not None:
         return None
-    lengths = np.zeros(1 + max([*vocab.values(), *(token["id"] for token in parts["added_tokens"])]), np.int64)
+    steps = [part.__getstate__() for part in (reference.normalizer, reference.pre_tokenizer) if part is not None]
+    vocab = reference.get_vocab(with_added_tokens=False)
+    if b'"ByteLevel"' not in b" ".join(steps) or not all(char in vocab for char in pre_tokenizers.ByteLevel.alphabet()):
+        return None
+    top = max([*vocab.values(), *reference.get_added_tokens_decoder()])
+    lengths = np.zeros(1 + top, np.int64)
     lengths[list(vocab.values())] = [len(token) for token in vocab]
     return lengths
 

@@ -52,7 +52,7 @@ class Subject:
 
     @functools.cached_property
     def oracle(self) -> Oracle:
-        return oracle_for(self.artifact.reference)
+        return oracle_for(self.artifact.tokenizer.reference)
 
     @functools.cached_property
     def device(self) -> DeviceSubject:

@@ -12,13 +12,13 @@ from .conftest import Subject
 
 
 def references_ids(subject: Subject, text: str) -> list[int]:
-    reference = subject.artifact.reference
+    reference = subject.artifact.tokenizer.reference
     tiktoken = subject.artifact.kind == "tiktoken"
     return reference.encode(text, allowed_special="all") if tiktoken else reference.encode(text).ids
 
 
 def reference_decode(subject: Subject, ids: list[int], skip: bool) -> str:
-    reference = subject.artifact.reference
+    reference = subject.artifact.tokenizer.reference
     return reference.decode(ids) if subject.artifact.kind == "tiktoken" else reference.decode(ids, skip)
 
 
@@ -27,7 +27,9 @@ def sequences(subject: Subject) -> list[list[int]]:
     """Ids of real text, torn ones, and random ones."""
     tokenizer, rng = subject.artifact.tokenizer, random.Random(9)
     real = references_ids(subject, corpus.mixed(1500, 6))
-    known = real if subject.artifact.kind == "tiktoken" else list(subject.artifact.reference.get_vocab().values())
+    known = (
+        real if subject.artifact.kind == "tiktoken" else list(subject.artifact.tokenizer.reference.get_vocab().values())
+    )
     special = [token.id for token in tokenizer.spec.added_tokens][:40]
     made = [real, []]
     for _ in range(60):

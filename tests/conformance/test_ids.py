@@ -47,6 +47,15 @@ def test_options(name: str, artifact: Callable[[str], Artifact], device: None) -
         reference.encode_special_tokens = False
 
 
+@pytest.mark.parametrize("name", [*artifacts.CHOSEN, "minimax-m3", "trained-llama"])
+def test_the_reference_is_that_of_the_file(name: str, artifact: Callable[[str], Artifact]) -> None:
+    """The other tests compare with `tokenizer.reference`."""
+    loaded = artifact(name)
+    shown = loaded.tokenizer.reference
+    same = shown is loaded.source if loaded.kind == "tiktoken" else shown.to_str() == loaded.reference.to_str()
+    assert same
+
+
 @pytest.mark.parametrize("name", artifacts.UNIGRAM)
 def test_unigram_says_why(name: str, artifact: Callable[[str], Artifact]) -> None:
     tokenizer = artifact(name).tokenizer
