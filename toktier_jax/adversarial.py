@@ -65,7 +65,8 @@ def alphabet(spec: TokenizerSpec, token_strings: Sequence[str] = ()) -> Alphabet
         masks += [probe(name, "component") for name in _COMPONENTS.get(type(step), ())]
     masks += [probe(r"\s", "oniguruma"), probe(r"\w", "oniguruma"), single("'")]
     cut = partition(masks)
-    members = [_representatives(np.flatnonzero(cut.lookup(np.arange(0x110000)) == k)) for k in range(cut.count)]
+    class_of = cut.lookup(np.arange(0x110000))
+    members = [_representatives(np.flatnonzero(class_of == k)) for k in range(cut.count)]
     of_mask = ["".join(members[k] for k in np.flatnonzero(column)) for column in cut.members.T]
     literals = tuple(token.content for token in spec.added_tokens)
     patterns = [(each.root, tuple(of_mask[owners[i] : owners[i + 1]])) for i, each in enumerate(parsed)]
