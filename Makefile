@@ -30,6 +30,7 @@ bench: $(STAMPS)/bench       ## results and plots go to benchmarks/results/
 	$(PY) -m benchmarks.encode
 	$(PY) -m benchmarks.batch
 	$(PY) -m benchmarks.device
+	$(PY) -m benchmarks.summary
 
 aot: .venv-aot/.toktier-jax  ## compile for an H200 and a TPU v5e without either
 	.venv-aot/bin/python -m benchmarks.aot
