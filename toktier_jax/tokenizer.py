@@ -116,7 +116,7 @@ class Tokenizer:
 
         def on_device(device: DeviceRoute) -> Encoding:
             found = device.encode(data, parse)
-            return self._assembler.from_device(value, data, found, add_special_tokens=add_special_tokens)
+            return self._assembler.from_device(value, data, found, add_special_tokens=add_special_tokens, special=parse)
 
         def on_reference(reason: str) -> Encoding:
             return self._assembler.from_reference(

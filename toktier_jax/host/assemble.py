@@ -11,7 +11,8 @@ import numpy as np
 from toktier_jax.errors import SpecError
 from toktier_jax.host import postprocess, spans
 from toktier_jax.host.align import Form, absorbed
-from toktier_jax.host.reference import RawEncoding, Reference, Special
+from toktier_jax.host.reference import RawEncoding, Reference, Special, TokenizersReference
+from toktier_jax.host.replay import replay_spans
 from toktier_jax.host.vocabulary import Vocabulary
 from toktier_jax.results import Encoding, read_only
 from toktier_jax.spec import types
@@ -48,19 +49,24 @@ class Assembler:
         raw = reference.encode(text, add_special_tokens=add_special_tokens, special=special)
         truncated = False
         if self._spec.truncation is not None:
-            count = len(reference.encode_bare(text, special=special).ids)
-            truncated = postprocess.frame(self._spec, count, add_special_tokens=add_special_tokens).truncated
+            whole = len(reference.encode_bare(text, special=special).ids)
+            truncated = bool(np.count_nonzero(raw.words >= 0) < whole)
         return Encoding(
             ids=read_only(raw.ids),
             route="reference",
             fallback_reason=reason,
             truncated=truncated,
             char_source=lambda: raw.offsets,
-            byte_source=lambda: self._byte_spans(text, raw, add_special_tokens, special),
+            byte_source=lambda: self._byte_spans(text, raw, special),
         )
 
-    def from_device(self, text: str, data: bytes, found: DeviceResult, *, add_special_tokens: bool) -> Encoding:
-        """The device path's ids and spans. The text is `data` in UTF-8, parsed for special tokens or not alike."""
+    def from_device(
+        self, text: str, data: bytes, found: DeviceResult, *, add_special_tokens: bool, special: Special
+    ) -> Encoding:
+        """The device path's ids and spans. `data` is the text in UTF-8.
+
+        Where the reference can count offsets wrong, it is asked for them, if they are.
+        """
         frame = postprocess.frame(self._spec, len(found.ids), add_special_tokens=add_special_tokens)
         padding = self._spec.padding
 
@@ -69,6 +75,8 @@ class Assembler:
             return postprocess.pad_spans(padding, frame.spans(pairs[frame.start : frame.stop]))
 
         def char_spans() -> np.ndarray:
+            if self._vocabulary().shifts:
+                return self._reference().encode(text, add_special_tokens=add_special_tokens, special=special).offsets
             part = slice(frame.start, frame.stop)
             pairs = spans.char_spans(data, found.starts[part], found.gapped[part])
             if self._spec.post_processor.trim_offsets:
@@ -93,16 +101,25 @@ class Assembler:
     def _white_space(self) -> spans.WhiteSpace:
         return spans.WhiteSpace(self._spec, self._vocabulary())
 
-    def _byte_spans(self, text: str, raw: RawEncoding, add_special_tokens: bool, special: Special) -> np.ndarray:
+    def _byte_spans(self, text: str, raw: RawEncoding, special: Special) -> np.ndarray:
         """Byte spans of the reference's answer, from its untrimmed answer to the text alone."""
-        bare = self._reference().encode_bare(text, special=special)
+        reference, vocabulary, model = self._reference(), self._vocabulary(), self._spec.model
+        bare = reference.encode_bare(text, special=special)
         forms: list[Form] = [step.form for step in self._spec.normalizers if isinstance(step, types.Unicode)]
         gaps = absorbed(forms[0], text) if forms else None
-        pairs = spans.byte_spans(text, bare, self._vocabulary(), gaps)
-        frame = postprocess.frame(self._spec, len(bare.ids), add_special_tokens=add_special_tokens)
+        if (
+            isinstance(reference, TokenizersReference)
+            and isinstance(model, types.BPE)
+            and (vocabulary.shifts or vocabulary.partial)
+        ):
+            pairs = replay_spans(text, bare, reference.spell(text, special=special), model, vocabulary, gaps)
+        else:
+            pairs = spans.byte_spans(text, bare, vocabulary, gaps)
         in_text = raw.words >= 0
-        if np.count_nonzero(in_text) != frame.stop - frame.start:
-            raise SpecError("byte spans: the file's post-processor does not keep the ids of the text as they are")
+        kept, whole = np.count_nonzero(in_text), len(bare.ids)
+        if kept > whole:
+            raise SpecError("byte spans: the file's post-processor repeats the ids of the text")
+        left = self._spec.truncation is not None and self._spec.truncation.direction == "Left"
         out = np.zeros((len(raw.ids), 2), np.int64)
-        out[in_text] = pairs[frame.start : frame.stop]
+        out[in_text] = pairs[whole - kept :] if left else pairs[:kept]
         return out

@@ -12,7 +12,7 @@ from toktier_jax.host.vocabulary import Vocabulary
 def decode(vocabulary: Vocabulary, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
     """The text of `ids`, which are in range: exactly the reference's, U+FFFD included."""
     ids = kept(vocabulary, ids, skip_special_tokens)
-    if (vocabulary.decoder or {}).get("type") == "ByteLevel":
+    if _byte_level(vocabulary):
         table = vocabulary.alphabet_bytes
         return b"".join([table[index] for index in ids]).decode("utf-8", "replace")
     return _run(vocabulary, ids, lossless=False)
@@ -20,6 +20,10 @@ def decode(vocabulary: Vocabulary, ids: Sequence[int], *, skip_special_tokens: b
 
 def decode_bytes(vocabulary: Vocabulary, ids: Sequence[int]) -> bytes:
     """The bytes of `ids`, which are in range: `decode` without loss, special tokens included."""
+    if _byte_level(vocabulary):
+        # The reference reads an added token such as "ö" in the byte alphabet; its content is what it stands for
+        table, contents = vocabulary.alphabet_bytes, vocabulary.contents
+        return b"".join([contents[index].encode() if index in contents else table[index] for index in ids])
     return _run(vocabulary, ids, lossless=True).encode("utf-8", "surrogateescape")
 
 
@@ -53,6 +57,10 @@ def kept(vocabulary: Vocabulary, ids: Sequence[int], skip_special_tokens: bool) 
     if not skip_special_tokens or not vocabulary.special:
         return ids
     return [index for index in ids if index not in vocabulary.special]
+
+
+def _byte_level(vocabulary: Vocabulary) -> bool:
+    return vocabulary.decoder is not None and vocabulary.decoder.get("type") == "ByteLevel"
 
 
 def _tokens(vocabulary: Vocabulary, ids: Iterable[int]) -> list[str]:

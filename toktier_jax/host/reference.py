@@ -6,6 +6,7 @@ This module holds no JAX and no algorithm: it asks, and turns answers into array
 from __future__ import annotations
 
 import importlib.metadata
+import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
@@ -73,6 +74,8 @@ class TokenizersReference:
         self.version = f"tokenizers {tokenizers.__version__}"
         self._whole = _ask("load the file", lambda: tokenizers.Tokenizer.from_buffer(document))
         self._copies: dict[tuple[bool, Special], Any] = {}
+        self._speller: Any = None
+        self._lock = threading.Lock()
 
     @cached_property
     def shown(self) -> Any:
@@ -86,6 +89,17 @@ class TokenizersReference:
     def encode_bare(self, text: str, *, special: Special) -> RawEncoding:
         engine = self._engine(True, special)
         return _raw(_ask("encode", lambda: engine.encode(text, add_special_tokens=False)))
+
+    def spell(self, text: str, *, special: Special) -> RawEncoding:
+        """The text alone with a token for each byte of the normalized text, whose id is the byte.
+
+        Added tokens keep a token of their own, with some id from 256.
+        """
+        with self._lock:
+            if self._speller is None:
+                self._speller = self._copy_speller()
+            self._speller.encode_special_tokens = special == "text"
+            return _raw(_ask("spell", lambda: self._speller.encode(text, add_special_tokens=False)))
 
     def encode_many(self, texts: Sequence[str], *, special: Special) -> list[np.ndarray]:
         engine = self._engine(True, special)
@@ -117,14 +131,25 @@ class TokenizersReference:
             self._copies[bare, special] = engine
         return self._copies[bare, special]
 
-    def _copy(self, bare: bool) -> Any:
+    def _copy_speller(self) -> Any:
+        from tokenizers import models
+
+        vocab = {f"<0x{byte:02X}>": byte for byte in range(256)}
+        return self._with_model(models.BPE(vocab, [], byte_fallback=True))
+
+    def _with_model(self, model: Any) -> Any:
+        """A copy with the same parts up to the model, and that model."""
         import tokenizers
 
         whole = self._whole
-        copy = tokenizers.Tokenizer(whole.model)
+        copy = tokenizers.Tokenizer(model)
         copy.normalizer, copy.pre_tokenizer, copy.decoder = whole.normalizer, whole.pre_tokenizer, whole.decoder
         added = whole.get_added_tokens_decoder()
         copy.add_tokens([added[index] for index in sorted(added)])
+        return copy
+
+    def _copy(self, bare: bool) -> Any:
+        whole, copy = self._whole, self._with_model(self._whole.model)
         if bare:
             return copy
         copy.post_processor = whole.post_processor

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from toktier_jax.host.reference import RawEncoding
-from toktier_jax.host.vocabulary import Vocabulary
+from toktier_jax.host.vocabulary import Spelling, Vocabulary
 from toktier_jax.spec import types
 
 
@@ -92,8 +92,10 @@ def byte_spans(text: str, raw: RawEncoding, vocabulary: Vocabulary, gaps: np.nda
     for first, last in _runs(np.flatnonzero(shares)):
         tokens = [vocabulary.token_bytes(index) for index in raw.ids[first : last + 1].tolist()]
         leads = first == 0 or raw.words[first - 1] != raw.words[first]
-        prefix = vocabulary.spelling.inserted if leads else b""
-        _share(data, bounds, spans[first : last + 1], starts[first : last + 1], tokens, prefix)
+        inserted = _inserted(b"".join(tokens), vocabulary.spelling) if leads else 0
+        _share(data, bounds, spans[first : last + 1], starts[first : last + 1], tokens, inserted)
+    _empty_lone_prefixes(data, raw, spans, vocabulary)
+    spans[:, 1] = np.maximum.accumulate(spans[:, 1])
     return spans
 
 
@@ -105,21 +107,40 @@ def _runs(shared: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
+def _empty_lone_prefixes(data: bytes, raw: RawEncoding, spans: np.ndarray, vocabulary: Vocabulary) -> None:
+    """A prefix can be a piece of its own, before a character that belongs to no token; in place."""
+    real = (vocabulary.spelling.inserted, vocabulary.spelling.space.encode())
+    for i in np.flatnonzero(np.isin(raw.ids, vocabulary.prefixes)).tolist():
+        leads = i == 0 or raw.words[i - 1] != raw.words[i]
+        if leads and data[spans[i, 0] : spans[i, 1]] not in real:
+            spans[i, 1] = spans[i, 0]
+
+
+def _inserted(spelled: bytes, spelling: Spelling) -> int:
+    """How many bytes at the start of a piece are a prefix, which byte fallback can spell as it is.
+
+    `spelled` are the tokens that touch the first character: a prefix stands before some of it.
+    """
+    for prefix in (spelling.inserted, spelling.inserted.replace(b" ", spelling.space.encode())):
+        if prefix and spelled.startswith(prefix) and len(spelled) > len(prefix):
+            return len(prefix)
+    return 0
+
+
 def _share(
-    data: bytes, bounds: np.ndarray, spans: np.ndarray, starts: np.ndarray, tokens: list[bytes], prefix: bytes
+    data: bytes, bounds: np.ndarray, spans: np.ndarray, starts: np.ndarray, tokens: list[bytes], inserted: int
 ) -> None:
-    """Divides the shared characters of a run of tokens, in place."""
-    normalized = b"".join(tokens)
-    inserted = len(prefix) if prefix and normalized.startswith(prefix) else 0
+    """Divides the shared characters of a run of tokens, in place. The first `inserted` bytes are a prefix."""
+    spelled = b"".join(tokens)
     at = 0
     for i, token in enumerate(tokens[:-1]):
         at += len(token)
         low, high = int(bounds[starts[i + 1]]), int(bounds[starts[i + 1] + 1])
-        begin = at
-        while begin and normalized[begin : begin + 1] and normalized[begin] & 0xC0 == 0x80:
+        if at <= inserted:
+            spans[i] = low
+            continue
+        begin = at  # of the character that the next token begins in
+        while begin and spelled[begin : begin + 1] and spelled[begin] & 0xC0 == 0x80:
             begin -= 1
-        if begin == at:
-            if at <= inserted:
-                spans[i] = low
-        elif normalized[begin : begin + high - low] == data[low:high]:
+        if begin < at and spelled[begin : begin + high - low] == data[low:high]:
             spans[i, 1] = spans[i + 1, 0] = low + at - begin

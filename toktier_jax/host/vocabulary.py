@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from toktier_jax.spec import types
-from toktier_jax.spec.byte_alphabet import from_alphabet, to_alphabet
+from toktier_jax.spec.byte_alphabet import ALPHABET, from_alphabet, to_alphabet
 from toktier_jax.spec.tokenizer_json import vocab_ids
 
 _BYTE_TOKEN = re.compile(r"<0x(\+[0-9a-fA-F]|[0-9a-fA-F]{2})>")  # the reference's parser takes a sign
@@ -31,6 +31,9 @@ class Vocabulary:
     size      number of tokens, as the reference counts them
     decoder   the `decoder` part of the file
     spelling  how a token's string becomes the bytes it stands for
+    shifts    whether offsets do not follow from source bytes: see `_shifts`
+    partial   whether a token that is unknown or a byte of a letter of the byte alphabet can be part of a character, or
+              a prefix
     """
 
     strings: list[str | None]
@@ -39,11 +42,23 @@ class Vocabulary:
     size: int
     decoder: dict[str, Any] | None
     spelling: Spelling
+    shifts: bool = False
+    partial: bool = False
 
     @cached_property
     def alphabet_bytes(self) -> list[bytes]:
         """By id, what a ByteLevel decoder makes of the token: its bytes in the alphabet, else its UTF-8."""
         return [_alphabet_bytes(string) for string in self.strings]
+
+    @cached_property
+    def prefixes(self) -> list[int]:
+        """Ids of tokens that stand for nothing but what is inserted before a text."""
+        prefix = self.spelling.inserted
+        if not prefix:
+            return []
+        size = len(prefix) + len(self.spelling.prefix) + len(self.spelling.suffix)
+        short = (i for i, string in enumerate(self.strings) if string is not None and len(string) <= size)
+        return [i for i in short if self.token_bytes(i) == prefix]
 
     def token_bytes(self, index: int) -> bytes:
         """The bytes of the text that the token stands for. Empty for an id without a token.
@@ -102,7 +117,16 @@ def build_vocabulary(spec: types.TokenizerSpec, normalize: Callable[[str], str])
     special |= {ids[content] for content in specials & ids.keys() if strings[ids[content]] == content}
     added = sum(token.content not in ids for token in spec.added_tokens)
     contents = {token.id: token.content for token in spec.added_tokens}
-    return Vocabulary(strings, contents, frozenset(special), len(ids) + added, spec.decoder, _spelling(spec))
+    return Vocabulary(
+        strings,
+        contents,
+        frozenset(special),
+        size=len(ids) + added,
+        decoder=spec.decoder,
+        spelling=_spelling(spec),
+        shifts=_shifts(spec),
+        partial=_partial(spec),
+    )
 
 
 def _table(items: list[tuple[str, int]]) -> list[str | None]:
@@ -124,6 +148,43 @@ def _alphabet_bytes(string: str | None) -> bytes:
         return b""
     data = from_alphabet(string)
     return string.encode() if data is None else data
+
+
+def _shifts(spec: types.TokenizerSpec) -> bool:
+    """Whether the reference counts offsets in a way that source bytes do not tell.
+
+    It drops characters without an id, and counts bytes of `continuing_subword_prefix` and `end_of_word_suffix` under
+    byte fallback: what follows in the piece moves. It trims white space of the *normalized* text round added tokens.
+    """
+    model = spec.model
+    stripping = any(token.normalized and (token.lstrip or token.rstrip) for token in spec.added_tokens)
+    if stripping and spec.normalizers and spec.post_processor.trim_offsets:
+        return True
+    if not isinstance(model, types.BPE):
+        return False
+    if model.byte_fallback:
+        complete = all(f"<0x{byte:02X}>" in model.vocab for byte in range(256))
+        return not complete or bool(model.continuing_subword_prefix or model.end_of_word_suffix)
+    if model.unk_token is not None:
+        return False
+    return not spec.byte_level or not _spells_bytes(model)
+
+
+def _partial(spec: types.TokenizerSpec) -> bool:
+    model = spec.model
+    if not isinstance(model, types.BPE):
+        return False
+    if spec.byte_level:
+        return not _spells_bytes(model)
+    prefix = _inserted(spec).replace(" ", space_character(spec))
+    return model.unk_token is not None and not set(prefix) <= model.vocab.keys()
+
+
+def _spells_bytes(model: types.Model) -> bool:
+    """Whether every character of the byte alphabet is a token, wherever it stands in a piece."""
+    if not isinstance(model, types.BPE) or model.continuing_subword_prefix or model.end_of_word_suffix:
+        return False
+    return all(letter in model.vocab for letter in ALPHABET)
 
 
 def _spelling(spec: types.TokenizerSpec) -> Spelling:

@@ -37,6 +37,8 @@ def read_tokenizer_json(
     reasons = host_only_reasons(model) + post_reasons
     if truncation is not None and truncation.strategy == "OnlySecond":
         reasons.append("truncation: OnlySecond needs a second text")
+    if truncation is not None and truncation.max_length < len(post_processor.before) + len(post_processor.after):
+        reasons.append("truncation: max_length is less than the number of template ids")
     return types.TokenizerSpec(
         source=source,
         fingerprint=fingerprint or hashlib.sha256(data).hexdigest(),
