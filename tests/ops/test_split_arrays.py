@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import os
@@ -19,7 +18,6 @@ from tokenizers import Regex, pre_tokenizers
 from tests import corpus
 from tests.reference.pattern import find_matches
 from toktier_jax.ops.split_arrays import split_arrays
-from toktier_jax.program.automaton import Bimachine
 from toktier_jax.program.classes import Partition, partition
 from toktier_jax.program.split import GPT2_PATTERN, split_stages, split_tables
 from toktier_jax.spec.types import Pattern, Split
@@ -88,24 +86,21 @@ def compiled(at_end: bool) -> Callable:
 def splitter(name: str) -> Splitter:
     (stage,) = split_stages([Split(Pattern(PATTERNS[name], regex=True), "Isolated", False)], "oniguruma")
     classes = partition(stage.masks)
-    stage = dataclasses.replace(stage, machine=filled(stage.machine))
-    return Splitter(PATTERNS[name], classes, jax.tree.map(jnp.asarray, split_tables(stage, classes.members).functions))
+    tables = filled(split_tables(stage, classes.members).functions)
+    return Splitter(PATTERNS[name], classes, jax.tree.map(jnp.asarray, tables))
 
 
-def filled(machine: Bimachine) -> Bimachine:
-    """The machine with states that are never reached."""
+def filled(tables: FunctionTables) -> FunctionTables:
+    """The tables with states that are never reached."""
 
-    def fill(table: np.ndarray, *shape: int) -> np.ndarray:
-        return np.pad(table, [(0, size - have) for size, have in zip(shape, table.shape, strict=True)])
+    def fill(table: np.ndarray, rows: int, columns: int) -> np.ndarray:
+        return np.pad(table, [(0, rows - table.shape[0]), (0, columns - table.shape[1])])
 
-    classes = machine.right.shape[1]
-    return dataclasses.replace(
-        machine,
-        right=fill(machine.right, STATES["right"], classes),
-        left=fill(machine.left, STATES["left"], STATES["right"]),
-        inside=fill(machine.inside, STATES["left"]),
-        tail=fill(machine.tail, STATES["tail"], classes),
-    )
+    states = STATES["right"]
+    within, begun, same = np.split(tables.left, [len(tables.left) // 2, len(tables.left) - 1])
+    left = [fill(within, states, STATES["left"]), fill(begun, states, STATES["left"]), fill(same, 1, STATES["left"])]
+    right, tail = fill(tables.right, 512, states), fill(tables.tail, 512, STATES["tail"])
+    return FunctionTables(right, np.concatenate(left), tail, tables.begins)
 
 
 def reference_starts(pattern: str, text: str) -> list[int]:

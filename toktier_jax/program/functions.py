@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from toktier_jax.program.automaton import BEGIN, COLLAPSED, END, Bimachine
+from toktier_jax.program.automaton import BEGIN, COLLAPSED, END, MATCH_START, Bimachine
 from toktier_jax.types import CONT, PAD, FunctionTables
 
 
@@ -12,10 +12,20 @@ def function_tables(machine: Bimachine, codes: np.ndarray) -> FunctionTables:
     """The tables of `machine` where symbol s is its class `codes[s]` (int [S], the symbols that are classes)."""
     right = _by_symbol(machine.right, codes, END)
     tail = _by_symbol(machine.tail, codes, COLLAPSED)
-    states, marks = len(machine.right), len(machine.left)
-    again = np.broadcast_to(machine.left[BEGIN][:, None], (states, marks))
-    left = np.concatenate([machine.left.T, again, np.arange(marks)[None]])
-    return FunctionTables(right, _narrow(left), tail, np.int32(machine.starts))
+    kept = _reached(machine.left)
+    number = np.cumsum(kept) - 1
+    step = number[machine.left[kept]].T
+    again = np.broadcast_to(step[:, BEGIN, None], step.shape)
+    left = np.concatenate([step, again, np.arange(len(kept[kept]))[None]])
+    return FunctionTables(right, _narrow(left), tail, np.int32(kept[: machine.starts].sum()))
+
+
+def _reached(left: np.ndarray) -> np.ndarray:
+    """bool [L]: left states of whole characters. Bytes that continue one need no state here: they are the identity."""
+    kept = np.arange(len(left)) <= MATCH_START  # these have fixed numbers
+    while not kept[left[kept]].all():
+        kept[left[kept]] = True
+    return kept
 
 
 def _by_symbol(table: np.ndarray, codes: np.ndarray, end: int) -> np.ndarray:
