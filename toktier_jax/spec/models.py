@@ -102,15 +102,21 @@ def _read_merges(node: Node, vocab: dict[str, int], prefix: str) -> list[tuple[s
     for i, pair in enumerate(pairs):
         if not (type(pair) is tuple and len(pair) == 2 and type(pair[0]) is str and type(pair[1]) is str):
             raise merges.fail(f"entry {i} must be two tokens, not {entries[i]!r}")
-    cut = len(prefix)
     for i, (left, right) in enumerate(pairs):
-        if left not in vocab or right not in vocab or left + right[cut:] not in vocab:
-            missing = next(token for token in (left, right, left + right[cut:]) if token not in vocab)
+        joined = left + (_without(right, prefix) if prefix else right)
+        if left not in vocab or right not in vocab or joined not in vocab:
+            missing = next(token for token in (left, right, joined) if token not in vocab)
             raise merges.fail(
                 f"entry {i} ({left!r}, {right!r}) refers to the token {missing!r}, which is not in the vocabulary"
             )
     unique = dict.fromkeys(reversed(pairs))
     return list(unique)[::-1]
+
+
+def _without(token: str, prefix: str) -> str:
+    """`token` less as many bytes as the prefix has: the reference cuts without looking (and panics past the end)."""
+    data, cut = token.encode(), len(prefix.encode())
+    return data[cut:].decode("utf-8", "replace") if len(data) >= cut else token
 
 
 def _read_unigram(node: Node) -> types.Unigram:

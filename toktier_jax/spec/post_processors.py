@@ -15,6 +15,8 @@ def read_post_processor(node: Node | None) -> tuple[types.PostProcessor, list[st
     placed = False
     for step in _flatten(node):
         kind = step.kind()
+        if kind == "ByteLevel":
+            _ = step.boolean("add_prefix_space"), step.boolean("use_regex", True)
         if kind in ("ByteLevel", "RobertaProcessing") and step.boolean("trim_offsets"):
             if result.trim_offsets or placed:
                 reasons.append("post_processor: offsets are trimmed twice, or after ids were added")
@@ -50,34 +52,56 @@ def _read_template(kind: str, node: Node) -> tuple[tuple[int, ...], tuple[int, .
 def _read_pair(node: Node, key: str) -> int:
     pair = node.get(key)
     value = pair.value
-    if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is int):
+    if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and _is_id(value[1])):
         raise pair.fail(f"must be [token, id], not {value!r}")
     return value[1]
 
 
 def _read_single(node: Node) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     specials = node.child("special_tokens")
-    before: list[int] = []
-    after: list[int] = []
-    copies = 0
-    for item in node.items("single"):
-        if isinstance(item.value, dict) and "Sequence" in item.value:
-            if item.child("Sequence").choice("id", ("A", "B")) == "B":
-                raise item.fail("the template for one text uses the second text")
-            copies += 1
-        elif isinstance(item.value, dict) and "SpecialToken" in item.value:
-            name = item.child("SpecialToken").string("id")
-            token = specials.child(name) if name in specials.value else None
-            if token is None:
-                raise item.fail(f"the special token {name!r} is not in special_tokens")
-            ids = [_read_id(part) for part in token.items("ids")]
-            (after if copies else before).extend(ids)
-        else:
-            raise item.fail('must be {"Sequence": …} or {"SpecialToken": …}')
-    return tuple(before), tuple(after), copies
+    ids = {name: _read_special(specials.child(name)) for name in specials.value}
+    parts = [_read_item(item, ids) for item in node.items("single")]
+    for item in node.items("pair"):
+        _read_item(item, ids)
+    texts = [i for i, part in enumerate(parts) if isinstance(part, str)]
+    if "B" in parts:
+        raise node.get("single").fail("the template for one text uses the second text")
+    first = texts[0] if texts else len(parts)
+    before, after = parts[:first], parts[first:]
+    return _joined(before), _joined(after), len(texts)
 
 
-def _read_id(node: Node) -> int:
-    if type(node.value) is not int or not 0 <= node.value < 1 << 32:
-        raise node.fail(f"must be an id, not {node.value!r}")
-    return node.value
+def _joined(parts: list[tuple[int, ...] | str]) -> tuple[int, ...]:
+    return tuple(index for part in parts if not isinstance(part, str) for index in part)
+
+
+def _read_item(node: Node, ids: dict[str, tuple[int, ...]]) -> tuple[int, ...] | str:
+    """The ids of a special token, or the name of a text."""
+    value = node.value
+    if isinstance(value, dict) and list(value) == ["Sequence"]:
+        text = node.child("Sequence")
+        text.integer("type_id")
+        return text.choice("id", ("A", "B"))
+    if isinstance(value, dict) and list(value) == ["SpecialToken"]:
+        token = node.child("SpecialToken")
+        token.integer("type_id")
+        name = token.string("id")
+        if name not in ids:
+            raise node.fail(f"the special token {name!r} is not in special_tokens")
+        return ids[name]
+    raise node.fail('must be {"Sequence": …} or {"SpecialToken": …}')
+
+
+def _read_special(node: Node) -> tuple[int, ...]:
+    node.string("id")
+    for part in node.items("tokens"):
+        if not isinstance(part.value, str):
+            raise part.fail(f"must be a string, not {part.value!r}")
+    ids = [part.value if _is_id(part.value) else None for part in node.items("ids")]
+    if None in ids:
+        raise node.get("ids").fail("must be a list of ids")
+    return tuple(index for index in ids if index is not None)
+
+
+def _is_id(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 32

@@ -56,5 +56,7 @@ def _read_metaspace(node: Node) -> types.Metaspace:
     scheme = node.choice("prepend_scheme", ("always", "never", "first"), "always")
     if node.value.get("add_prefix_space") is not None and not node.boolean("add_prefix_space") and scheme != "never":
         raise node.fail('"add_prefix_space": false contradicts the prepend_scheme; set "prepend_scheme": "never"')
+    if node.value.get("str_rep") is not None:
+        node.string("str_rep")
     split = True if node.value.get("split") is None else node.boolean("split")
     return types.Metaspace(node.character("replacement"), scheme, split)

@@ -6,6 +6,7 @@ import hashlib
 from typing import Literal
 
 from toktier_jax.spec import types
+from toktier_jax.spec.decoders import read_decoder
 from toktier_jax.spec.fields import Node, parse_object
 from toktier_jax.spec.models import host_only_reasons, read_model
 from toktier_jax.spec.normalizers import read_normalizer
@@ -47,7 +48,7 @@ def read_tokenizer_json(
         normalizers=read_normalizer(root.optional("normalizer")),
         pre_tokenizers=read_pre_tokenizer(root.optional("pre_tokenizer")),
         post_processor=post_processor,
-        decoder=root.value.get("decoder"),
+        decoder=read_decoder(root.optional("decoder")),
         added_tokens=_read_added_tokens(root, model),
         truncation=truncation,
         padding=_read_padding(root.optional("padding")),
@@ -59,7 +60,7 @@ def vocab_ids(model: types.Model) -> dict[str, int]:
     """The model's token strings and their ids (those of BytePairRanks are bytes: see spec/tiktoken.py)."""
     if isinstance(model, types.Unigram):
         return {token: index for index, (token, _) in enumerate(model.pieces)}
-    assert not isinstance(model, types.BytePairRanks)
+    assert isinstance(model, types.BPE | types.WordPiece | types.WordLevel)
     return model.vocab
 
 
@@ -68,7 +69,7 @@ def _read_added_tokens(root: Node, model: types.Model) -> tuple[types.AddedToken
 
     The `id` field of the file is not looked at by the reference; files in use agree with it.
     """
-    if root.value.get("added_tokens") is None:
+    if "added_tokens" not in root.value:
         return ()
     vocab = vocab_ids(model)
     size = len(vocab)
