@@ -71,7 +71,10 @@ class SplitPlan:
 
 @dataclass(frozen=True)
 class QuickCheckPlan:
-    """Sets status 2 when the text holds a character that the normalizer could change. Tables: `flags` bool [256]."""
+    """Fails when the text holds a character that the normalizer could change. Tables: `flags` bool [256].
+
+    form  the Unicode form that makes a text pass, if the host brings it into that form; "" if there is none
+    """
 
     form: str
 
@@ -90,6 +93,98 @@ class AddedPlan:
     lstrip: bool
     rstrip: bool
     single_word: bool
+
+
+@dataclass(frozen=True)
+class RewritePlan:
+    """Rewrites the text of every open segment. Tables: `RewriteTables`, by program/rewrite.py."""
+
+    def extra(self, size: int) -> int:
+        """Bytes by which the buffer grows. Text that needs more makes `Buffer.length` larger than the buffer."""
+        return 0
+
+
+@dataclass(frozen=True)
+class MapPlan(RewritePlan):
+    """Replaces characters, each by a string of its own.
+
+    narrow  single bytes become other single bytes
+    wide    other characters change, too
+    grows   a character may get more bytes than it had
+    """
+
+    narrow: bool
+    wide: bool
+    grows: bool
+
+    def extra(self, size: int) -> int:
+        return _some(size, 32) if self.grows else 0
+
+
+@dataclass(frozen=True)
+class PrefixPlan(RewritePlan):
+    """Puts a string before every open segment.
+
+    bytes   of the string
+    unless  not where the segment begins with it
+    first   only at the start of a text
+    pieces  segments are pieces of an earlier split, each with a start that can be resumed at
+    """
+
+    bytes: int
+    unless: bool
+    first: bool
+    pieces: bool
+
+    def extra(self, size: int) -> int:
+        return _some(size, 4 if self.pieces else 32)
+
+
+@dataclass(frozen=True)
+class StripPlan(RewritePlan):
+    """Removes white space at the ends of every open segment."""
+
+    left: bool
+    right: bool
+
+
+@dataclass(frozen=True)
+class LiteralPlan(RewritePlan):
+    """Replaces each occurrence of a string, leftmost first.
+
+    find     finds it
+    bytes    of the string
+    last     of its last character
+    content  of what replaces it
+    """
+
+    find: AddedPlan
+    bytes: int
+    last: int
+    content: int
+
+    def extra(self, size: int) -> int:
+        return _some(size, 32) if self.content > self.bytes else 0
+
+
+@dataclass(frozen=True)
+class RunPlan(RewritePlan):
+    """Replaces each run of characters of one class, at least `least` (1 or 2) long, by a string of `content` bytes."""
+
+    least: int
+    content: int
+
+    def extra(self, size: int) -> int:
+        return _some(size, 32) if self.content > self.least else 0
+
+
+@dataclass(frozen=True)
+class IsolatePlan(RewritePlan):
+    """Makes each character of a class a segment of its own."""
+
+
+def _some(size: int, share: int) -> int:
+    return -(-size // (64 * share)) * 64 + 64
 
 
 @dataclass(frozen=True)
@@ -113,7 +208,7 @@ class BPEPlan:
     cascades: bool
 
 
-Step = AddedPlan | QuickCheckPlan | SplitPlan
+Step = AddedPlan | QuickCheckPlan | RewritePlan | SplitPlan
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import jax
 import numpy as np
 
+from toktier_jax.engine import open_device
 from toktier_jax.errors import CapacityError, InputError, UnsupportedError
 from toktier_jax.host import chat, decoders, fork, inputs, layout
 from toktier_jax.host.assemble import Assembler, DeviceResult
@@ -21,6 +22,7 @@ from toktier_jax.host.decoders import StreamDecoder
 from toktier_jax.host.reference import Reference, Special, load_reference
 from toktier_jax.host.specials import find_special
 from toktier_jax.host.vocabulary import Vocabulary, build_vocabulary
+from toktier_jax.program.load import load_program
 from toktier_jax.results import Encoding, Explain, Packed, Route, TokenBatch
 from toktier_jax.spec import source as sources
 from toktier_jax.spec.types import TokenizerSpec
@@ -49,10 +51,11 @@ class Tokenizer:
     def __init__(self, source: sources.Source) -> None:
         """Use the `from_…` constructors."""
         self._source = source
-        self._spec = source.spec
+        loaded = load_program(source.fingerprint, lambda: source.spec)
+        self._spec = loaded.outline
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
-        self._device, self._refusal = _open_device(source)
+        self._device, self._refusal = open_device(loaded), loaded.refusal
         self._assembler = Assembler(self._spec, lambda: self._reference, lambda: self._vocabulary)
         self._calls: Counter[str] = Counter()
         self._fallbacks: Counter[str] = Counter()
@@ -238,7 +241,7 @@ class Tokenizer:
     @property
     def spec(self) -> TokenizerSpec:
         """The file as plain values."""
-        return self._spec
+        return self._source.spec
 
     @property
     def reference(self) -> Any:
@@ -346,7 +349,7 @@ class Tokenizer:
 
     @property
     def _vocabulary(self) -> Vocabulary:
-        return self._once("vocabulary", lambda: build_vocabulary(self._spec, lambda t: self._reference.normalize(t)))
+        return self._once("vocabulary", lambda: build_vocabulary(self._source.spec, lambda t: self._reference.normalize(t)))
 
     @property
     def _id_limit(self) -> int:
@@ -359,12 +362,6 @@ class Tokenizer:
                 if key not in self._made:
                     self._made[key] = make()
         return self._made[key]
-
-
-def _open_device(source: sources.Source) -> tuple[DeviceRoute | None, str | None]:
-    """The device path of a tokenizer, or None and the reason why there is none."""
-    reasons = source.spec.host_only
-    return None, "; ".join(reasons) or "the device path is not built yet"
 
 
 def _versions() -> dict[str, str]:

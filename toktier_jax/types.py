@@ -106,7 +106,7 @@ class Lexicon(NamedTuple):
 
     seeds           uint32 [2]          of the two tables
     displacements   int32 [S / 4]
-    rows            uint32 [8 S]        strings of up to 16 bytes: four words, mark, id with flag, two of padding
+    rows            uint32 [S, 8]       strings of up to 16 bytes: four words, mark, id with flag, two of padding
     displacements_  int32 [L / 4]
     strings         uint32 [L, W + 2]   longer strings: words, mark, id with flag
 
@@ -125,7 +125,7 @@ class MergeTables(NamedTuple):
 
     seed           uint32 []
     displacements  int32 [R / 4]
-    rows           int32 [4 R]    left id, right id, rank, new id (+ CASCADES); left is -1 where empty
+    rows           int32 [R, 4]   left id, right id, rank, new id (+ CASCADES); left is -1 where empty
     left_bounds    int32 [K]      at the hash of (last symbol of a token, id): no rule joins such a token with the id
                                   on its right at a lower rank
     right_bounds   int32 [K]      as left_bounds for (first symbol of a token, id) and the id on its left
@@ -143,8 +143,8 @@ class MergeTables(NamedTuple):
 class CutTables(NamedTuple):
     """Where inside a piece no token can lie across (program/cuts.py); bit sets.
 
-    pairs  uint32 [2048]  first byte + 256 * second: a token may have these two bytes beside each other
-    grams  uint32 [G]     by hash: what tokens have around a border between two characters of several bytes
+    pairs  uint32 [2048]  first byte + 256 * second: some token has these at a border of symbols
+    grams  uint32 [G]     by hash of six bytes: some token has these, two whole characters; such a border is not in `pairs`
     """
 
     pairs: Table
@@ -165,6 +165,25 @@ class BPETables(NamedTuple):
     unknown: Table
 
 
+class RewriteTables(NamedTuple):
+    """Tables of a RewritePlan (program/rewrite.py); what its kind does not use is None. K, P are powers of two.
+
+    members  bool [256]      symbols of the plan's class: white space, the run, what is isolated; MapPlan: wide characters
+    narrow   uint8 [256]     what single bytes become
+    index    uint16 [4360]   page of a code point >> 8; internal code k is code point 0x110000 + k
+    pages    int32 [P, 256]  -1, or where a character's new bytes begin in `pool`, times 256, plus their number
+    pool     uint8 [K]       new bytes; the other plans: the prefix, the content
+    find     AddedTables of LiteralPlan.find
+    """
+
+    members: Table | None = None
+    narrow: Table | None = None
+    index: Table | None = None
+    pages: Table | None = None
+    pool: Table | None = None
+    find: AddedTables | None = None
+
+
 class Buffer(NamedTuple):
     """The text on its way through the steps. N is the static capacity; entries at or past `length` mean nothing.
 
@@ -176,8 +195,8 @@ class Buffer(NamedTuple):
     token   int32 [N]  the added token's id at its first byte, else -1 (None where the tokenizer has no added tokens)
     origin  int32 [2, N] or None  the original bytes [start, end) that each byte came from (None: identity)
     decided int32 []   all segment starts up to here stay whatever text follows, and work may be resumed here
-    resume  bool [N] or None  False where work may not be resumed although a segment starts (None: it may), set only
-                       for tokenizers with `single_word` tokens, whose matches look at the character before
+    resume  bool [N] or None  False where work may not be resumed although a segment starts (None: it may everywhere):
+                       in and at matches of `single_word` tokens, and where a segment gets what only its start gets
     """
 
     data: jax.Array

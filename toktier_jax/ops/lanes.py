@@ -18,11 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .blocks import take
+
 _WARM_BYTES = 32
 """How far before a lane its entry is guessed from. Most states are forgotten within a few characters, some never."""
 _RETRIES = 2
 _STRETCHED = 1 << 16
 """Longer buffers are walked up to their length only: the stretches of the lanes follow it."""
+BLOCK = 1 << 15
+"""Longer buffers are a multiple of this."""
 
 
 class Automaton(NamedTuple):
@@ -52,23 +56,32 @@ class Lanes(NamedTuple):
     rows: int | jax.Array
     bits: int
 
+    @property
+    def per(self) -> int:
+        """Values in a word."""
+        return 32 // self.bits
 
-def lane_words(values: jax.Array, fill: jax.Array, length: jax.Array) -> tuple[Lanes, jax.Array]:
-    """The shape for walking values uint8/uint16 [N], and their words uint32 [N'], with `fill` after the last value."""
-    size, bits = values.shape[0], 8 * values.dtype.itemsize
-    per = 32 // bits
+    @property
+    def total(self) -> int:
+        """Values in all words."""
+        return self.lanes * self.capacity * self.per
+
+
+def lanes_for(size: int, length: jax.Array, dtype: np.dtype) -> Lanes:
+    """The shape for walking `size` values uint8 or uint16, of which `length` matter."""
+    bits = 8 * dtype.itemsize
     lanes = max(1, min(1024, size // 256))
-    capacity = -(-size // (lanes * per))
-    values = lax.pad(values, fill.astype(values.dtype), ((0, lanes * per * capacity - size, 0),))
-    words = lax.bitcast_convert_type(values.reshape(-1, per), jnp.uint32)
-    rows = capacity if size <= _STRETCHED else jnp.maximum(-(-length // (lanes * per)), 1)
-    return Lanes(lanes, capacity, rows, bits), words
+    step = lanes * 32 // bits
+    total = -(-size // step) * step if size <= BLOCK else -(-size // BLOCK) * BLOCK
+    capacity = total // step
+    rows = capacity if size <= _STRETCHED else jnp.clip(-(-length // step), 1, capacity)
+    return Lanes(lanes, capacity, rows, bits)
 
 
 def walk_lanes(automaton: Automaton, shape: Lanes, words: jax.Array) -> jax.Array:
     """The states of all words, uint32 [capacity + 1, lanes].
 
-    `words` are the inputs, as by `lane_words`, or the states of an earlier walk in the other direction.
+    `words` are the inputs, in the order of the text, or the states of an earlier walk in the other direction.
     """
     lanes, capacity, rows, bits = shape
     warm = _least(_WARM_BYTES * bits // 32, rows)
@@ -108,15 +121,11 @@ def walk_lanes(automaton: Automaton, shape: Lanes, words: jax.Array) -> jax.Arra
     return lax.while_loop(wrong, again, (buffer, entry, exits, jnp.int32(0)))[0]
 
 
-def unpack_lanes(shape: Lanes, buffer: jax.Array) -> jax.Array:
-    """The states of a forward walk in the order of the text: uint8/uint16 [N']."""
-    lanes, capacity, rows, bits = shape
-    flat = buffer.reshape(-1)
-    word = lax.iota(jnp.int32, lanes * capacity)
+def place_of(shape: Lanes, word: jax.Array) -> jax.Array:
+    """Where in the flattened buffer of a forward walk the states of a word of the text are."""
+    lanes, capacity, rows, _ = shape
     rows = jnp.asarray(rows, jnp.int32)
-    place = jnp.minimum((lax.rem(word, rows) + 1) * lanes + lax.div(word, rows), flat.shape[0] - 1)
-    dtype = jnp.uint8 if bits == 8 else jnp.uint16
-    return lax.bitcast_convert_type(_take(flat, place), dtype).reshape(-1)
+    return jnp.minimum((lax.rem(word, rows) + 1) * lanes + lax.div(word, rows), (capacity + 1) * lanes - 1)
 
 
 def _sweep(
@@ -141,7 +150,7 @@ def _sweep(
 
     def load(row: jax.Array) -> jax.Array:
         if words.ndim == 1:
-            return _take(words, base + row)
+            return take(words, base + row)
         return lax.dynamic_slice(words, (row, 0), (1, lanes)).reshape(-1)
 
     def step(number: jax.Array, buffer: jax.Array) -> jax.Array:
@@ -153,7 +162,7 @@ def _sweep(
         packed = jnp.zeros_like(word)
         for place in reversed(places) if backward else places:
             value = lax.shift_right_logical(word, np.uint32(place)) & mask
-            state = _take(flat, ((state << width) | value.astype(jnp.int32))).astype(jnp.int32)
+            state = take(flat, ((state << width) | value.astype(jnp.int32))).astype(jnp.int32)
             packed = packed | (state.astype(jnp.uint32) << np.uint32(place))
         return lax.dynamic_update_slice(buffer, packed[None], (target, 0))
 
@@ -163,15 +172,7 @@ def _sweep(
     buffer = lax.fori_loop(0, stop - start, step, buffer)
     end = lax.dynamic_slice(buffer, (start if backward else stop, 0), (1, lanes)).reshape(-1)
     state = _first(end, bits) if backward else _last(end, bits)
-    return buffer, _take(flat, (state << width) | automaton.same).astype(jnp.int32)
-
-
-_ELEMENTS = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
-
-
-def _take(flat: jax.Array, index: jax.Array) -> jax.Array:
-    """`flat[index]` for indices known to lie inside, without the checks of jnp's indexing."""
-    return lax.gather(flat, index[..., None], _ELEMENTS, (1,), mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+    return buffer, take(flat, (state << width) | automaton.same).astype(jnp.int32)
 
 
 def _least(limit: int, rows: int | jax.Array) -> int | jax.Array:

@@ -234,7 +234,12 @@ class Unigram:
     byte_fallback: bool
 
 
-Model = BPE | BytePairRanks | WordPiece | WordLevel | Unigram
+@dataclass(frozen=True)
+class Omitted:
+    """Stands for a model that was not read: its program was in the cache."""
+
+
+Model = BPE | BytePairRanks | WordPiece | WordLevel | Unigram | Omitted
 
 
 @dataclass(frozen=True)

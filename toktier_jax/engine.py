@@ -1,0 +1,202 @@
+"""The device path of a tokenizer: runs an EncodeProgram over texts of any length, in blocks of few capacities.
+
+A block ends where more text could change nothing (`decided`), so that blocks are encoded one after the other without a
+seam. Knows no file format, and of the reference only the normalizer that it is given.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from toktier_jax.errors import UnsupportedError
+from toktier_jax.host.align import Alignment, Form, align
+from toktier_jax.host.assemble import DeviceResult
+from toktier_jax.host.reference import Special
+from toktier_jax.ops.encode import HOST_NEEDED, Encoded, default_lowering, encode_window
+from toktier_jax.plan import AddedPlan, BPEPlan, Plan, QuickCheckPlan, SplitPlan
+from toktier_jax.program.compile import as_text
+from toktier_jax.program.load import Loaded
+from toktier_jax.spec import types as spec
+from toktier_jax.types import EncodeProgram
+
+CAPACITIES = tuple(1 << bits for bits in range(10, 23, 2))
+"""Bytes of a block: 1 Ki, 4 Ki, … 4 Mi."""
+
+CPU_BLOCK = 1 << 18
+"""On a CPU larger blocks gain nothing and leave the caches; elsewhere every block costs its launches."""
+
+_traces: Counter[str] = Counter()
+
+
+class DeviceEngine:
+    """Encodes texts by a program. Thread-safe; the tables move to the device when the first text is encoded."""
+
+    def __init__(
+        self,
+        programs: dict[Special, EncodeProgram],
+        steps: tuple[str, ...],
+        normalize: Callable[[bytes], Alignment] | None,
+    ) -> None:
+        """`programs` read special tokens as themselves or as text; `normalize` is the host's part of the normalization."""
+        self.steps = steps
+        self._host = programs
+        self._normalize = normalize
+        self._lock = threading.Lock()
+        self._placed: dict[Special, EncodeProgram] = {}
+
+    @property
+    def program(self) -> EncodeProgram:
+        """The program, its tables on the device."""
+        return self._program("parse")
+
+    @property
+    def compiles(self) -> dict[str, int]:
+        """Executables traced so far in this process, by block capacity."""
+        return dict(_traces)
+
+    def encode(self, data: bytes, special: Special) -> DeviceResult:
+        """Ids and spans of a valid UTF-8 text. Raises UnsupportedError where this text has to go to the reference."""
+        try:
+            parts = list(self._blocks(data, special, checked=False))
+        except _QuickCheckFailed:
+            assert self._normalize is not None
+            aligned = self._normalize(data)
+            found = _joined(list(self._blocks(aligned.data, special, checked=True)))
+            return _to_original(found, aligned)
+        return _joined(parts)
+
+    def warmup(self) -> None:
+        """Compiles the executables that texts of every length need."""
+        block = _block()
+        for capacity in CAPACITIES:
+            if capacity <= block:
+                self._run(b"a", capacity, "parse", at_start=True, at_end=True, checked=False)
+        self._run(b"a", block, "parse", at_start=True, at_end=False, checked=False)
+
+    def _blocks(self, data: bytes, special: Special, *, checked: bool) -> Iterator[DeviceResult]:
+        """Tokens of `data`, block by block; positions are bytes of `data`."""
+        begin, least = 0, 0
+        while begin < len(data):
+            capacity = max(least, _capacity(len(data) - begin))
+            end = _character_start(data, min(begin + capacity, len(data)))
+            at_end = end == len(data)
+            out = self._run(data[begin:end], capacity, special, at_start=begin == 0, at_end=at_end, checked=checked)
+            stop = end - begin if at_end else int(out.decided)
+            if stop == 0:
+                if capacity == CAPACITIES[-1]:
+                    raise UnsupportedError(f"a piece of the text, at byte {begin}, is longer than {capacity} bytes")
+                least = CAPACITIES[CAPACITIES.index(capacity) + 1]
+                continue
+            least = 0
+            count = int(out.count)
+            ends = np.asarray(out.byte_ends)[:count]
+            if not at_end:
+                count = int(np.searchsorted(ends, stop, side="right"))
+            starts = np.asarray(out.byte_starts)[:count]
+            yield DeviceResult(np.asarray(out.ids)[:count], starts + begin, ends[:count] + begin, ends[:count] + begin)
+            begin += stop
+
+    def _run(
+        self, block: bytes, capacity: int, special: Special, *, at_start: bool, at_end: bool, checked: bool
+    ) -> Encoded:
+        data = np.zeros(capacity, np.uint8)
+        data[: len(block)] = np.frombuffer(block, np.uint8)
+        run = _runner(at_end, default_lowering())
+        out = run(self._program(special), data, np.int32(len(block)), np.bool_(at_start), np.bool_(checked))
+        if int(out.status) == HOST_NEEDED:
+            if self._normalize is None or checked:
+                raise UnsupportedError("the text holds characters that only the reference can handle")
+            raise _QuickCheckFailed
+        return out
+
+    def _program(self, special: Special) -> EncodeProgram:
+        with self._lock:
+            if special not in self._placed:
+                self._placed[special] = jax.device_put(self._host[special])
+            return self._placed[special]
+
+
+def open_device(loaded: Loaded) -> DeviceEngine | None:
+    """The device path of a tokenizer, None where it has no program."""
+    program = loaded.program
+    if program is None:
+        return None
+    forms = [step.form for step in loaded.outline.normalizers if isinstance(step, spec.Unicode)]
+    normalize = functools.partial(_normalize, forms[0]) if forms else None
+    return DeviceEngine({"parse": program, "text": as_text(program)}, describe(program.plan), normalize)
+
+
+def describe(plan: Plan) -> tuple[str, ...]:
+    """What a program does, in words."""
+    words = {
+        AddedPlan: lambda step: "added tokens",
+        QuickCheckPlan: lambda step: f"{step.form} quick check; the reference normalizes spans that fail it",
+        SplitPlan: lambda step: f"split by a compiled pattern, {step.behavior}",
+        BPEPlan: lambda step: f"byte-pair merges over {step.unit}s",
+    }
+    return tuple(words[type(step)](step) for step in (*plan.steps, plan.model))
+
+
+def _normalize(form: Form, data: bytes) -> Alignment:
+    return align(form, data.decode())
+
+
+class _QuickCheckFailed(Exception):
+    """The text needs the host's part of the normalization."""
+
+
+@functools.cache
+def _runner(at_end: bool, lowering: Any) -> Callable[..., Encoded]:
+    """The jitted encode of a block; its traces are counted."""
+
+    def block(program: EncodeProgram, data: Any, length: Any, at_start: Any, checked: Any) -> Encoded:
+        _traces[f"encode of {data.shape[0]} bytes{'' if at_end else ', open end'}"] += 1
+        return encode_window(program, data, length, at_start, at_end=at_end, checked=checked, lowering=lowering)
+
+    return jax.jit(block)
+
+
+def _block() -> int:
+    """Bytes of the blocks that a long text is cut into."""
+    return CPU_BLOCK if jax.default_backend() == "cpu" else CAPACITIES[-1]
+
+
+def _capacity(remaining: int) -> int:
+    """The capacity of the next block: the least that holds the rest. Loops are bounded by the length, not by it."""
+    block = _block()
+    return next((capacity for capacity in CAPACITIES if remaining <= capacity <= block), block)
+
+
+def _character_start(data: bytes, end: int) -> int:
+    """The greatest start of a character at or before `end`, or the end of the data."""
+    while end < len(data) and data[end] & 0xC0 == 0x80:
+        end -= 1
+    return end
+
+
+def _joined(parts: Sequence[DeviceResult]) -> DeviceResult:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        none = np.zeros(0, np.int32)
+        return DeviceResult(none, none, none, none)
+    ids, starts, ends, _ = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return DeviceResult(ids, starts, ends, ends)
+
+
+def _to_original(found: DeviceResult, aligned: Alignment) -> DeviceResult:
+    """Spans of the normalized text as spans of the original."""
+    if not len(found.ids):
+        return found
+    last = np.maximum(found.ends - 1, found.starts)
+    empty = found.ends <= found.starts
+    starts = np.append(aligned.starts, aligned.ends[-1:])[found.starts]
+    ends, gapped = (np.where(empty, starts, each[np.minimum(last, len(each) - 1)]) for each in aligned[2:])
+    return DeviceResult(found.ids, starts, ends, gapped)

@@ -1,0 +1,189 @@
+"""The whole encode of one buffer as one pure function: the steps of a program in order, then the model, then emit."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Int32, UInt8
+
+from toktier_jax.errors import InputError
+from toktier_jax.ops.added import match_added
+from toktier_jax.ops.classify import classify
+from toktier_jax.ops.scan import Lowering
+from toktier_jax.ops.tokenize import tokenize
+from toktier_jax.ops.split import split
+from toktier_jax.ops.utf8 import valid_utf8
+from toktier_jax.plan import AddedPlan, QuickCheckPlan, SplitPlan
+from toktier_jax.types import TEXT, Buffer, EncodeProgram
+
+OK, OVERFLOW, HOST_NEEDED, INVALID = 0, 1, 2, 3
+"""`Encoded.status`."""
+
+
+class Encoded(NamedTuple):
+    """Tokens of one buffer; positions are bytes of the caller's data.
+
+    ids             int32 [capacity], -1 past `count`
+    byte_starts     int32 [capacity], first byte of each token
+    byte_ends       int32 [capacity], the byte after its last
+    count           int32 []   number of tokens
+    segment_counts  int32 [S]  number of tokens of each document; [1] where no segment starts were given
+    status          int32 []   0 ok, 1 more tokens than `capacity`, 2 host needed (the text failed the normalizer's quick
+                               check), 3 invalid UTF-8; unless 0, `count` is 0 and `ids` are -1
+    decided         int32 []   with at_end=False: tokens that end at or before this byte stay, whatever text follows
+    """
+
+    ids: Int32[Array, " capacity"]
+    byte_starts: Int32[Array, " capacity"]
+    byte_ends: Int32[Array, " capacity"]
+    count: Int32[Array, ""]
+    segment_counts: Int32[Array, " documents"]
+    status: Int32[Array, ""]
+    decided: Int32[Array, ""]
+
+
+def default_lowering() -> Lowering:
+    """ "walk" on a CPU, "arrays" elsewhere."""
+    return "walk" if jax.default_backend() == "cpu" else "arrays"
+
+
+def open_buffer(
+    program: EncodeProgram,
+    data: UInt8[Array, " N"],
+    length: Int32[Array, ""],
+    segment_starts: Int32[Array, " S"] | None,
+) -> Buffer:
+    """`data` as it is before the first step: one open segment a document."""
+    size = data.shape[0]
+    texts = lax.iota(jnp.int32, size) == 0
+    if segment_starts is not None:
+        texts = texts.at[segment_starts].set(True, mode="drop")
+    has_added = any(isinstance(step, AddedPlan) for step in program.plan.steps)
+    return Buffer(
+        data=data,
+        length=length,
+        starts=texts,
+        texts=texts,
+        kind=jnp.full((size,), TEXT, jnp.uint8),
+        token=jnp.full((size,), -1, jnp.int32) if has_added else None,
+        origin=None,
+        decided=length,
+    )
+
+
+def cut(
+    program: EncodeProgram, buffer: Buffer, *, at_end: bool, lowering: Lowering
+) -> tuple[Buffer, Bool[Array, ""]]:
+    """All steps before the model: pieces, and whether the quick check of a normalizer failed."""
+    tables = program.tables
+    failed = jnp.bool_(False)
+    symbols = None
+    for plan, part in zip(program.plan.steps, tables.steps, strict=True):
+        if symbols is None and tables.pages is not None:
+            symbols = classify(
+                buffer.data, buffer.length, tables.pages, tables.table, tables.codes, lowering=lowering
+            )
+        match plan:
+            case AddedPlan():
+                buffer = match_added(plan, part, buffer, symbols, at_end=at_end, lowering=lowering)
+            case QuickCheckPlan():
+                suspect = part.at[symbols.astype(jnp.int32)].get(mode="clip")
+                failed = failed | jnp.any(suspect & (buffer.kind == np.uint8(TEXT)))
+            case SplitPlan():
+                buffer = split(plan, part, buffer, symbols, at_end=at_end, lowering=lowering)
+    return buffer, failed
+
+
+def encode_bytes(
+    program: EncodeProgram,
+    data: UInt8[Array, " N"],
+    length: Int32[Array, ""],
+    *,
+    segment_starts: Int32[Array, " S"] | None = None,
+    at_end: bool = True,
+    capacity: int | None = None,
+    lowering: Lowering | None = None,
+) -> Encoded:
+    """Tokens of the UTF-8 text `data[:length]`, without the ids of a template. Pure; traced once for each shape and plan.
+
+    `segment_starts`, padded with N, are the first bytes of packed documents, in order: what holds at the start of a text
+    holds at each, and no token crosses one. With `at_end=False` more text may follow: see `Encoded.decided`. `capacity`
+    is by default the largest possible count. `lowering` is by default that of the platform. Raises InputError, while
+    tracing, where an argument's shape or dtype is wrong.
+    """
+    return encode_window(
+        program,
+        data,
+        length,
+        jnp.bool_(True),
+        segment_starts=segment_starts,
+        at_end=at_end,
+        capacity=capacity,
+        lowering=lowering,
+    )
+
+
+def encode_window(
+    program: EncodeProgram,
+    data: UInt8[Array, " N"],
+    length: Int32[Array, ""],
+    at_start: Bool[Array, ""],
+    *,
+    checked: Bool[Array, ""] | None = None,
+    segment_starts: Int32[Array, " S"] | None = None,
+    at_end: bool = True,
+    capacity: int | None = None,
+    lowering: Lowering | None = None,
+) -> Encoded:
+    """`encode_bytes` of a part of a text: unless `at_start`, it begins where a `decided` said that work may be resumed.
+
+    Where `checked`, the text is known to be in the normal form, and the quick check is not asked.
+    """
+    _check(data, segment_starts, capacity)
+    size = data.shape[0]
+    capacity = size if capacity is None else capacity
+    lowering = lowering or default_lowering()
+    length = jnp.asarray(length, jnp.int32)
+    valid = valid_utf8(data, length)
+    buffer = open_buffer(program, data, length, segment_starts)
+    buffer, failed = cut(program, buffer, at_end=at_end, lowering=lowering)
+    tokens = tokenize(program.plan.model, program.tables.model, buffer, capacity, lowering=lowering)
+    starts, ends = tokens.starts, tokens.ends
+    if checked is not None:
+        failed = failed & ~checked
+    overflow = tokens.count > capacity
+    status = jnp.where(overflow, OVERFLOW, OK)
+    status = jnp.where(failed | tokens.unresolved, HOST_NEEDED, status)
+    status = jnp.where(valid, status, INVALID).astype(jnp.int32)
+    fine = status == OK
+    count = jnp.where(fine, tokens.count, 0)
+    if segment_starts is None:
+        counts = count[None]
+    else:
+        used = lax.iota(jnp.int32, capacity) < count
+        firsts = jnp.searchsorted(jnp.where(used, starts, size), segment_starts, side="left").astype(jnp.int32)
+        counts = jnp.diff(jnp.minimum(firsts, count), append=count)
+    return Encoded(
+        ids=jnp.where(fine, tokens.ids, -1),
+        byte_starts=starts,
+        byte_ends=ends,
+        count=count,
+        segment_counts=counts,
+        status=status,
+        decided=jnp.where(fine, buffer.decided, 0),
+    )
+
+
+def _check(data: jax.Array, segment_starts: jax.Array | None, capacity: int | None) -> None:
+    if data.ndim != 1 or data.dtype != jnp.uint8:
+        raise InputError(f"data must be uint8 [N], not {data.dtype} {list(data.shape)}; use vmap for a batch")
+    if not data.shape[0]:
+        raise InputError("data must have room for at least one byte")
+    if segment_starts is not None and (segment_starts.ndim != 1 or segment_starts.dtype != jnp.int32):
+        raise InputError(f"segment_starts must be int32 [S], not {segment_starts.dtype} {list(segment_starts.shape)}")
+    if capacity is not None and capacity < 1:
+        raise InputError(f"capacity must be at least 1, not {capacity}")

@@ -1,0 +1,153 @@
+"""The merge rules of a BPE model as arrays and hash tables, and BPE by its definition, in numpy, for whole vocabularies."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import SpecError, UnsupportedError
+from ..ops.hashing import bound_index
+from ..spec.types import BPE, BytePairRanks
+from ..types import CASCADES, NEVER, MergeTables
+from . import perfect_hash
+
+
+class Rules(NamedTuple):
+    """Merge rules, in any order: ids `left`, `right` -> id `new`; of two pairs the lower `rank` merges first.
+
+    Each int64 [R]. Rules that make the same token may share a rank; no others do.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    rank: np.ndarray
+    new: np.ndarray
+
+
+class PairTable(NamedTuple):
+    """Rules by their pair: rows int32 [M, 4] of left, right, rank, new (left -1: empty)."""
+
+    hash: perfect_hash.PerfectHash
+    rows: np.ndarray
+
+    def find(self, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rank (NEVER where there is no rule) and new id of each pair of ids, int32 [n]."""
+        row = self.rows[self.hash.slots([left.astype(np.uint32), right.astype(np.uint32)])]
+        found = (row[:, 0] == left) & (row[:, 1] == right)
+        return np.where(found, row[:, 2], NEVER).astype(np.int32), row[:, 3]
+
+
+def rules_of(model: BPE | BytePairRanks) -> Rules:
+    """The rules of a model. Raises SpecError, naming the merge, where its tokens are not in the vocabulary."""
+    return _rank_rules(model) if isinstance(model, BytePairRanks) else _listed_rules(model)
+
+
+def _listed_rules(model: BPE) -> Rules:
+    """Merges as listed; of a pair that is listed twice the last counts, as in the reference."""
+    vocab, skip = model.vocab, len(model.continuing_subword_prefix)
+    lefts = [vocab.get(left, -1) for left, _ in model.merges]
+    rights = [vocab.get(right, -1) for _, right in model.merges]
+    news = [vocab.get(left + right[skip:], -1) for left, right in model.merges]
+    left, right, new = (np.array(ids, np.int64) for ids in (lefts, rights, news))
+    absent = np.flatnonzero((left < 0) | (right < 0) | (new < 0))
+    if len(absent):
+        raise SpecError(f"model.merges[{absent[0]}] = {model.merges[absent[0]]}: a token of it is not in model.vocab")
+    rank = np.arange(len(left))
+    _, last = np.unique((left << 32 | right)[::-1], return_index=True)
+    kept = len(left) - 1 - last
+    return Rules(left[kept], right[kept], rank[kept], new[kept])
+
+
+def _rank_rules(model: BytePairRanks) -> Rules:
+    """Every split of a token into two tokens is a rule; its rank is the token's."""
+    ranks = model.ranks
+    found: list[int] = []
+    for token, rank in ranks.items():
+        for cut in range(1, len(token)):
+            left = ranks.get(token[:cut])
+            if left is not None:
+                right = ranks.get(token[cut:])
+                if right is not None:
+                    found += (left, right, rank)
+    left, right, rank = np.array(found, np.int64).reshape(-1, 3).T
+    return Rules(left + model.offset, right + model.offset, rank, rank + model.offset)
+
+
+def pair_table(rules: Rules) -> PairTable:
+    """The rules by their pairs of ids."""
+    table = perfect_hash.build([rules.left.astype(np.uint32), rules.right.astype(np.uint32)])
+    rows = np.full((table.size, 4), -1, np.int32)
+    slots = table.slots([rules.left.astype(np.uint32), rules.right.astype(np.uint32)])
+    rows[slots] = np.stack([rules.left, rules.right, rules.rank, rules.new], axis=1)
+    return PairTable(table, rows)
+
+
+def merge_all(symbols: np.ndarray, sizes: np.ndarray, pairs: PairTable) -> tuple[np.ndarray, np.ndarray]:
+    """BPE by definition on many strings at once: in each, merge the leftmost pair of lowest rank until there is none.
+
+    symbols int32 [S]: the strings' symbols one after another (negative: unknown, never merges); sizes int64 [n], > 0.
+    Returns the first id, int32 [n], and the number of ids, int64 [n], of each string.
+    """
+    first, count = np.empty(len(sizes), np.int32), np.empty(len(sizes), np.int64)
+    string = np.repeat(np.arange(len(sizes)), sizes)
+    rank, new = pairs.find(symbols[:-1], symbols[1:])
+    while len(symbols):
+        inner = string[1:] == string[:-1]
+        key = np.append(np.where(inner, rank, NEVER).astype(np.int64), NEVER) * len(symbols) + np.arange(len(symbols))
+        begins = np.flatnonzero(np.append(True, ~inner))
+        best = np.minimum.reduceat(key, begins)
+        merges = best < NEVER * len(symbols)
+        done = np.repeat(~merges, np.diff(np.append(begins, len(symbols))))
+        finished = string[begins[~merges]]
+        first[finished], count[finished] = symbols[begins[~merges]], np.diff(np.append(begins, len(symbols)))[~merges]
+        at = best[merges] % len(symbols)
+        symbols[at] = new[at]
+        keep = ~done
+        keep[at + 1] = False
+        changed = np.zeros(len(symbols), bool)
+        changed[at] = True
+        symbols, string, changed = symbols[keep], string[keep], changed[keep]
+        rank, new = np.append(rank, NEVER)[keep][:-1], np.append(new, 0)[keep][:-1]
+        again = np.flatnonzero(changed[:-1] | changed[1:])
+        rank[again], new[again] = pairs.find(symbols[again], symbols[again + 1])
+    return first, count
+
+
+def merge_tables(rules: Rules, pairs: PairTable, size: int) -> tuple[MergeTables, bool]:
+    """Tables of the rules over ids below `size`, and whether some rule makes a token that can be merged at a lower rank.
+
+    Raises UnsupportedError where rules disagree about how their new token begins or ends.
+    """
+    first, last = _ends(rules, size)
+    lowest = np.full(size, NEVER)
+    np.minimum.at(lowest, rules.left, rules.rank)
+    np.minimum.at(lowest, rules.right, rules.rank)
+    rows = pairs.rows.copy()
+    cascades = (rows[:, 0] >= 0) & (lowest[rows[:, 3]] < rows[:, 2])
+    rows[cascades, 3] |= CASCADES
+    bits = max(2 * len(rules.rank) - 1, 1 << 8).bit_length()
+    left_bounds = np.full(1 << bits, NEVER, np.int32)
+    at = bound_index(last[rules.left], rules.right.astype(np.uint32), bits)
+    np.minimum.at(left_bounds, at, rules.rank.astype(np.int32))
+    right_bounds = np.full(1 << bits, NEVER, np.int32)
+    at = bound_index(first[rules.right], rules.left.astype(np.uint32), bits)
+    np.minimum.at(right_bounds, at, rules.rank.astype(np.int32))
+    symbols = np.zeros(1 << max(size - 1, 1).bit_length(), np.uint32)
+    symbols[:size] = first | last << np.uint32(16)
+    tables = MergeTables(
+        pairs.hash.seed, pairs.hash.displacements, rows, left_bounds, right_bounds, symbols
+    )
+    return tables, bool(cascades.any())
+
+
+def _ends(rules: Rules, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Hashes below 2**16 of the first and last symbol of each id, uint32 [size] both."""
+    first, last = np.arange(size, dtype=np.uint32), np.arange(size, dtype=np.uint32)
+    for ends, part in ((first, rules.left), (last, rules.right)):
+        while np.any(ends[rules.new] != ends[part]):
+            before = ends.copy()
+            ends[rules.new] = ends[part]
+            if np.array_equal(before, ends):
+                raise UnsupportedError("model.merges make one token of parts that begin or end with different symbols")
+    return tuple(ends * np.uint32(0x9E3779B1) >> np.uint32(16) for ends in (first, last))

@@ -1,0 +1,113 @@
+"""Which characters a Unicode normal form leaves alone, asked of the reference's own normalizers.
+
+A text without a suspect character is in the form already. The reference's Unicode is older than Python's, and is the
+one that counts. The check is a superset filter, as UAX #15's quick check is: it may suspect, it never overlooks.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from toktier_jax.program import cache
+from toktier_jax.program.classes import CODE_POINTS, Mask
+
+Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
+
+SEPARATOR = "\ua4d0"
+"""A letter that no normalizer changes, makes, or joins with another (checked by `outputs`)."""
+
+_LAST = "\u0345"  # no combining mark is ordered after this one
+_FIRST = "\u0334"  # none before this one
+_BLOCK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class FormFacts:
+    """What a normal form does to characters.
+
+    reorders   bool [0x110000]  begins with a combining mark once decomposed: it can change places with marks before it
+    composes   bool [0x110000]  can join the character before it, once decomposed (nothing for NFD and NFKD)
+    changed    code point -> what the form makes of it where it stands alone, if that is something else
+    """
+
+    reorders: Mask
+    composes: Mask
+    changed: Mapping[int, str]
+
+    @property
+    def contextual(self) -> Mask:
+        """Characters of which the form cannot be told without those before them."""
+        return self.reorders | self.composes
+
+    @property
+    def suspect(self) -> Mask:
+        """Characters without which any text is in the form."""
+        flags = self.contextual.copy()
+        flags[list(self.changed)] = True
+        return flags
+
+
+@functools.cache
+def form_facts(form: Form) -> FormFacts:
+    """The facts about a form, from the disk cache where they are."""
+    entry = f"forms/{form}-{importlib.metadata.version('tokenizers')}"
+    if (stored := cache.load(entry)) is None:
+        facts = _ask(form)
+        masks = np.packbits([facts.reorders, facts.composes], axis=1)
+        changed = "".join(chr(code) + text + SEPARATOR for code, text in facts.changed.items())
+        arrays = {"masks": masks, "changed": np.frombuffer(changed.encode("utf-32-le"), np.uint32)}
+        cache.store(entry, form, arrays)
+        return facts
+    reorders, composes = np.unpackbits(stored[1]["masks"], axis=1).astype(bool)
+    changed = bytes(stored[1]["changed"]).decode("utf-32-le").split(SEPARATOR)[:-1]
+    return FormFacts(reorders, composes, {ord(part[0]): part[1:] for part in changed})
+
+
+def outputs(normalizer: Any, codes: Iterable[int]) -> dict[int, str]:
+    """What a `tokenizers` normalizer makes of each character that stands alone, where that is something else."""
+    codes = [code for code in codes if code != ord(SEPARATOR) and not 0xD800 <= code < 0xE000]
+    text = "".join(chr(code) + SEPARATOR for code in codes)
+    parts = normalizer.normalize_str(text).split(SEPARATOR)
+    assert len(parts) == len(codes) + 1, "the separator was changed or made"
+    return {code: part for code, part in zip(codes, parts, strict=False) if part != chr(code)}
+
+
+def _ask(form: Form) -> FormFacts:
+    from tokenizers import normalizers
+
+    decompose = normalizers.NFKD() if "K" in form else normalizers.NFD()
+    suspects = _suspects(decompose)
+    decomposed = outputs(decompose, suspects)
+    reorders, composes = np.zeros(CODE_POINTS, bool), np.zeros(CODE_POINTS, bool)
+    reorders[[code for code in suspects if _moves(decompose, chr(code))]] = True
+    if form.endswith("C"):
+        later = {char for text in outputs(normalizers.NFD(), suspects).values() for char in text[1:]}
+        firsts = {code: decomposed.get(code, chr(code))[:1] for code in {*suspects, *map(ord, later)}}
+        composes[[code for code, first in firsts.items() if first in later]] = True
+    return FormFacts(reorders, composes, outputs(getattr(normalizers, form)(), decomposed))
+
+
+def _suspects(decompose: Any) -> list[int]:
+    """Code points in whose neighbourhood the decomposition changes anything, marks set between them.
+
+    Where it changes nothing, no character decomposes and none changes places with the mark before it; then it does not
+    compose to something else either.
+    """
+    found: list[int] = []
+    for start in range(0, CODE_POINTS, _BLOCK):
+        codes = [code for code in range(start, start + _BLOCK) if not 0xD800 <= code < 0xE000]
+        text = _LAST + "".join(chr(code) + _LAST for code in codes)
+        if decompose.normalize_str(text) != text:
+            found += codes
+    return found
+
+
+def _moves(decompose: Any, char: str) -> bool:
+    """Whether the character, decomposed, begins with a combining mark."""
+    return char == _LAST or decompose.normalize_str("a" + _LAST + char)[1] != _LAST
