@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+from .scan import Lowering
 
 State = TypeVar("State")
 
@@ -37,3 +39,25 @@ def part(array: jax.Array, start: jax.Array, size: int) -> jax.Array:
 def write(array: jax.Array, values: jax.Array, start: jax.Array) -> jax.Array:
     """`array` with `values` from `start` on along the first axis; within it."""
     return lax.dynamic_update_slice_in_dim(array, values, start, axis=0)
+
+
+class Stage(Protocol):
+    """Runs `function(*operands)`."""
+
+    def __call__(self, function: Callable[..., Any], *operands: Any) -> Any: ...
+
+
+def stage(lowering: Lowering, count: jax.Array) -> Stage:
+    """How a stage of look-ups is run: for "walk" in kernels of its own; `count`: any int32 [] that is not negative.
+
+    XLA's CPU compiler fuses what feeds a gather into it, and computes that again for each word of a row and for each
+    of its uses; the branch of a conditional, here one that is always taken, is compiled apart.
+    """
+
+    def apart(function: Callable[..., Any], *operands: Any) -> Any:
+        def never(*operands: Any) -> Any:
+            return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(function, *operands))
+
+        return lax.cond(count >= 0, function, never, *operands)
+
+    return apart if lowering == "walk" else lambda function, *operands: function(*operands)

@@ -56,41 +56,41 @@ def emit(
     moved: Int32[Array, " N"],
     capacity: int,
     *,
-    blocks: tuple[int, int],
+    chunks: tuple[int, int],
 ) -> Tokens:
     """Writes single tokens and those of missed strings to their places among all tokens.
 
     missed_edges: bit set of the bytes where missed strings begin; firsts: of those where their tokens begin. The id of
-    such a token is in `tokens`, so many bytes further on as `moved` says for the string. blocks: bytes and strings
+    such a token is in `tokens`, so many bytes further on as `moved` says for the string. chunks: bytes and strings
     worked on at a time.
     """
     size = strings.ids.shape[0]
     every = ranked((strings.edges & ~missed_edges) | firsts)
     missed_before = ranked(missed_edges)
     end_of_text = strings.begins[-1]
-    list_, count = in_order(firsts, end_of_text, blocks[0], end_of_text, extra=1)
+    list_, count = in_order(firsts, end_of_text, chunks[0], end_of_text, extra=1)
     out = (jnp.full(capacity, -1, jnp.int32), jnp.zeros(capacity, jnp.int32), jnp.zeros(capacity, jnp.int32))
-    block = blocks[1]
+    chunk = chunks[1]
 
     def put(out: tuple[jax.Array, ...], where: jax.Array, *values: jax.Array) -> tuple[jax.Array, ...]:
         return tuple(a.at[where].set(v, mode="drop") for a, v in zip(out, values, strict=True))
 
     def single(start: jax.Array, out: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        ids, begins = part(strings.ids, start, block), part(strings.begins, start, block)
-        real = (start + jnp.arange(block, dtype=jnp.int32) < strings.count) & (ids >= 0)
+        ids, begins = part(strings.ids, start, chunk), part(strings.begins, start, chunk)
+        real = (start + jnp.arange(chunk, dtype=jnp.int32) < strings.count) & (ids >= 0)
         where = jnp.where(real, rank_of(every, begins), capacity)
-        return put(out, where, ids, begins, part(strings.begins, start + 1, block))
+        return put(out, where, ids, begins, part(strings.begins, start + 1, chunk))
 
-    out = for_chunks(strings.count, size, block, single, out)
+    out = for_chunks(strings.count, size, chunk, single, out)
 
     def several(start: jax.Array, out: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        begins = part(list_, start, block)
-        real = start + jnp.arange(block, dtype=jnp.int32) < count
+        begins = part(list_, start, chunk)
+        real = start + jnp.arange(chunk, dtype=jnp.int32) < count
         number = rank_of(missed_before, jnp.minimum(begins + 1, size)) - 1
         string = take(strings.missed, number)
         ids = take(tokens, begins + take(moved, number))
-        ends = jnp.minimum(part(list_, start + 1, block), take(strings.begins, string + 1))
+        ends = jnp.minimum(part(list_, start + 1, chunk), take(strings.begins, string + 1))
         return put(out, jnp.where(real, rank_of(every, begins), capacity), ids, begins, ends)
 
-    out = for_chunks(count, size, block, several, out)
+    out = for_chunks(count, size, chunk, several, out)
     return Tokens(*out, total(every), jnp.bool_(False))

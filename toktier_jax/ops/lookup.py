@@ -12,6 +12,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
 from ..types import SELF, SHORT, Lexicon, Table
+from .chunks import Stage
 from .hashing import hash_pair, powers
 
 _ALL = np.uint32(0xFFFFFFFF)
@@ -59,12 +60,19 @@ def slot_of(seed: jax.Array, displacements: Table, words: Sequence[jax.Array]) -
     return (place + take(displacements, bucket)) & np.int32(4 * buckets - 1)
 
 
-def find_short(lexicon: Lexicon, strings: UInt32[Array, "C 4"], mark: UInt32[Array, " C"]) -> Found:
+def find_short(lexicon: Lexicon, strings: UInt32[Array, "C 4"], mark: UInt32[Array, " C"], run: Stage) -> Found:
     """Looks up strings of up to 16 bytes; longer ones (by their mark) miss."""
-    slot = slot_of(lexicon.seeds[0], lexicon.displacements, [*(strings[:, k] for k in range(SHORT // 4)), mark])
-    row = take(lexicon.rows, slot)
-    hit = (row[:, 4] == mark) & jnp.all(row[:, : SHORT // 4] == strings, axis=1)
-    return Found(hit, (row[:, 5] & ~SELF).astype(jnp.int32), (row[:, 5] & SELF) != 0)
+
+    def slots(lexicon: Lexicon, strings: jax.Array, mark: jax.Array) -> jax.Array:
+        columns = [strings[:, k] for k in range(SHORT // 4)]
+        return slot_of(lexicon.seeds[0], lexicon.displacements, [*columns, mark])
+
+    def compare(lexicon: Lexicon, slot: jax.Array, strings: jax.Array, mark: jax.Array) -> Found:
+        row = take(lexicon.rows, slot)
+        hit = (row[:, 4] == mark) & jnp.all(row[:, : SHORT // 4] == strings, axis=1)
+        return Found(hit, (row[:, 5] & ~SELF).astype(jnp.int32), (row[:, 5] & SELF) != 0)
+
+    return run(compare, lexicon, run(slots, lexicon, strings, mark), strings, mark)
 
 
 def find_long(lexicon: Lexicon, strings: UInt32[Array, "C W"], mark: UInt32[Array, " C"]) -> Found:

@@ -1,21 +1,10 @@
-"""BPE of any number of pieces of any length in a few rounds: every merge that is certain, in all of them at once.
+"""BPE of any number of pieces of any length in a few rounds: all merges that are certain, in all of them at once.
 
-Definition: of all neighbours that a rule joins, the pair of lowest rank merges first, the leftmost of those, and again.
-Call *level* of a merge the highest rank that was reached before or with it. Two tokens that are neighbours and will be
-tokens at the same time merge at the level max(rank of their rule, levels at which they were made) if neither was
-merged away before. So a pair is *certain* where its level is below a level at which its left token could be merged to
-the left, and below one at which its right token could be merged to the right. Such limits come from the text nearby:
-a token is merged with its neighbour as it is now, at that pair's level; or with what its neighbour has become, not
-before that becomes something, and at no rank below the least one of any rule that joins the token with a token which
-ends (or begins) with the symbol beside it. Symbols never change, so this holds for whatever the neighbour becomes.
+After each round the neighbours of what has merged see further (ops/certain.py). A border that nothing will ever be
+merged across ends a piece, and a token between two such borders is done. Some pair is always certain once limits have
+been followed far enough, except where two merges of one level touch that a merge of that level made possible.
 
-All certain pairs merge in a round, and then the neighbours see further. A pair that ties with the one before it
-(`aaa`) waits for that one: of a run, every second pair merges. A border that can never be merged across ends a piece,
-and tokens between two such borders are done. A pair of least level is always certain once limits have been followed
-far enough, except where two merges of one level touch that a merge of that level made possible (see `stuck`).
-
-Berglund and van der Merwe (arXiv 2309.08715) define BPE formally; that neighbours decide everything is the
-observation behind the `bpe` crate and Hayase et al. (arXiv 2506.14123).
+A round is a pass over all tokens in windows, each of which begins with the last few tokens of the one before.
 """
 
 from __future__ import annotations
@@ -24,19 +13,18 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32
 
 from ..plan import BPEPlan
 from ..types import CASCADES, NEVER, MergeTables
-from .chunks import for_chunks, part, write
+from .certain import Limits, after, before, certain, limit
+from .chunks import Stage, for_chunks, part, write
 from .members import pack, ranked, ranks, total
-from .rules import bounds, find_rules
-from .runs import alternate
+from .rules import Rule, bounds, find_rules
 
-OVERLAP = 8
-"""Tokens that a window looks at again after the one before it: more than twice the depth to which limits are followed."""
+OVERLAP = 16
+"""Tokens that a window looks at again after the one before it: so far at least a pair sees to both sides in one."""
 
 
 class Flat(NamedTuple):
@@ -51,81 +39,13 @@ class Flat(NamedTuple):
     count: Int32[Array, ""]
 
 
-class Limits(NamedTuple):
-    """Levels, int32 [W] each, in a window of tokens.
-
-    pair         of the merge of each token with the next; NEVER where there is none, 0 where the next is not in sight
-    least_left   no rule of lower rank merges the token with anything on its left
-    left, right  the token is not merged to the left, to the right, below these levels
-    """
-
-    pair: Int32[Array, " W"]
-    least_left: Int32[Array, " W"]
-    left: Int32[Array, " W"]
-    right: Int32[Array, " W"]
-
-
-def limit(
-    pair: Int32[Array, " W"], least: Int32[Array, " W"], edge: jax.Array, steps: jax.Array, *, leftwards: bool
-) -> Int32[Array, " W"]:
-    """The limit of each token on one side, from what is seen up to 2 ** steps - 1 tokens away.
-
-    pair: the level of its pair with the neighbour on that side; edge: int32 [], the limit beyond the last token.
-    A token's limit is min(pair, max(the neighbour's limit, least)). Such functions of the neighbour's limit make one of
-    their kind when one is applied after the other, so the distance doubles with each step.
-    """
-
-    def double(step: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        high, low = carry
-        far_high, far_low = (_moved(values, jnp.int32(1) << step, edge, leftwards) for values in carry)
-        return jnp.minimum(high, jnp.maximum(far_high, low)), jnp.maximum(low, far_low)
-
-    high, low = lax.fori_loop(0, steps, double, (pair, least))
-    return jnp.minimum(high, low)
-
-
-def _moved(values: Int32[Array, " W"], by: jax.Array, edge: jax.Array, leftwards: bool) -> Int32[Array, " W"]:
-    """For each place the value `by` places before it (after it: not `leftwards`); `edge` where there is none."""
-    size = values.shape[0]
-    beyond = jnp.broadcast_to(edge, (size,))
-    if leftwards:
-        return lax.dynamic_slice(jnp.concatenate([beyond, values]), (size - by,), (size,))
-    return lax.dynamic_slice(jnp.concatenate([values, beyond]), (by,), (size,))
-
-
-def certain(at: Limits, proper: Bool[Array, " W"], cascades: Bool[Array, " W"]) -> Bool[Array, " W"]:
-    """Which tokens merge with the next one now.
-
-    `proper`: the pair's level is its own rank. Then another merge of the same level to its right comes later (leftmost
-    first), and so does one to its left unless that one's token `cascades`: merges again at once.
-    """
-    right = _after(at.right, NEVER)
-    right_sure = (at.pair < right) | ((at.pair == right) & proper)
-    left_sure = (at.pair < at.left) | ((at.pair == at.left) & proper & ~cascades)
-    tie = proper & _before(proper, False) & (at.pair == _before(at.pair, NEVER))
-    turn = alternate(tie, left_sure & right_sure)
-    turn = turn & (at.left >= at.pair) & (~cascades | (at.least_left >= at.pair))
-    return right_sure & jnp.where(tie, turn, left_sure)
-
-
-def _before(values: jax.Array, edge: jax.Array | int | bool) -> jax.Array:
-    """The value one place to the left; `edge` at the first place."""
-    first = jnp.broadcast_to(jnp.asarray(edge, values.dtype), (1,))
-    return jnp.concatenate([first, values[:-1]])
-
-
-def _after(values: jax.Array, edge: int | bool) -> jax.Array:
-    """The value one place to the right; `edge` at the last place."""
-    return jnp.concatenate([values[1:], jnp.full(1, edge, values.dtype)])
-
-
 class _Pass(NamedTuple):
-    """A pass over all tokens, in windows; they are written back closer together as they merge and are done.
+    """A pass over all tokens; what a window leaves is written back behind what the ones before it left.
 
-    read, kept  where the window begins, where what it leaves goes
+    read, kept       where the window begins, where what it leaves goes
     merged, waiting  whether this pass merged anything, saw a pair that has a rule
-    far         limits are followed as far as it goes: the pass before merged nothing
-    stuck       so did this, with pairs left
+    far              limits are followed as far as there is text: a pass before merged nothing
+    stuck            so did this one, with pairs left
     """
 
     flat: Flat
@@ -140,18 +60,16 @@ class _Pass(NamedTuple):
 
 
 def merge(
-    plan: BPEPlan, merges: MergeTables, flat: Flat, tokens: Int32[Array, " N"], *, window: int, steps: int
+    plan: BPEPlan, merges: MergeTables, flat: Flat, tokens: Int32[Array, " N"], *, window: int, steps: int, run: Stage
 ) -> tuple[Int32[Array, " N"], Bool[Array, ""]]:
     """Writes each final token's id to `tokens` at its first byte. Also whether some pair could not be decided.
 
-    `window` is a multiple of 32. 2 ** steps - 1 tokens away is looked in every round; over all the window after one
-    that was idle.
+    window: tokens looked at at a time, a multiple of 32. 2 ** steps - 1 tokens away is looked in every round; over all
+    the window after one that was idle.
     """
     no = jnp.bool_(False)
     state = _Pass(flat, tokens, jnp.int32(0), jnp.int32(0), no, no, no, no, flat.count > 0)
-    state = lax.while_loop(
-        lambda s: s.going, lambda s: _window(plan, merges, s, window, steps), state
-    )
+    state = lax.while_loop(lambda s: s.going, lambda s: _window(plan, merges, s, window, steps, run), state)
 
     def rest(start: jax.Array, tokens: jax.Array) -> jax.Array:
         rows = part(state.flat.rows, start, window)
@@ -162,70 +80,130 @@ def merge(
     return for_chunks(state.flat.count, capacity, window, rest, state.tokens), state.stuck
 
 
-def _window(plan: BPEPlan, merges: MergeTables, s: _Pass, size: int, steps: int) -> _Pass:
-    """One window of a pass; the last one also begins the next pass, or ends the work."""
-    rows = part(s.flat.rows, s.read, size)
+class _View(NamedTuple):
+    """The tokens of a window.
+
+    id, place, made  int32 [W]  the columns of Flat; place is -1 past the last token
+    head             bool [W]   begins a piece
+    joint            bool [W]   has a next token in its piece, which is in sight
+    unseen           bool [W]   its next token is in the next window
+    """
+
+    id: Int32[Array, " W"]
+    place: Int32[Array, " W"]
+    made: Int32[Array, " W"]
+    head: Bool[Array, " W"]
+    joint: Bool[Array, " W"]
+    unseen: Bool[Array, " W"]
+
+
+def _view(flat: Flat, read: jax.Array, *, size: int) -> _View:
+    rows = part(flat.rows, read, size)
     index = jnp.arange(size, dtype=jnp.int32)
-    count = jnp.minimum(s.flat.count - s.read, size)
-    open_left, open_right = s.read > 0, s.read + size < s.flat.count
-    id, place = rows[:, 0], rows[:, 1]
-    head = (place & 1) == 1
-    unseen = open_right & (index == count - 1)
-    joint = ~_after(head, True) & (index < count - 1)  # there is a next token in the piece, and it is in sight
-    tail = ~joint & ~unseen
-    rule = find_rules(merges, id, _after(id, 0))
-    rank = jnp.where(joint, rule.rank, NEVER)
-    level = rank
+    last = jnp.minimum(flat.count - read, size) - 1
+    head = (rows[:, 1] & 1) == 1
+    unseen = (read + size < flat.count) & (index == last)
+    joint = ~after(head, True) & (index < last)
+    return _View(rows[:, 0], jnp.where(index <= last, rows[:, 1], -1), rows[:, -1], head, joint, unseen)
+
+
+class _Levels(NamedTuple):
+    """What `certain` and `limit` take, and whether a rule joins each token and the next, at its own rank."""
+
+    pair: Int32[Array, " W"]
+    least_left: Int32[Array, " W"]
+    least_right: Int32[Array, " W"]
+    known: Bool[Array, " W"]
+    proper: Bool[Array, " W"]
+
+
+def _levels(
+    plan: BPEPlan, view: _View, rule: Rule, least: tuple[jax.Array, jax.Array], first: Bool[Array, ""]
+) -> _Levels:
+    """`first`: the window is the first one, so nothing is before it."""
+    known = view.joint & (rule.rank < NEVER)
+    level = jnp.where(known, rule.rank, NEVER)
     if plan.cascades:
-        made = rows[:, 2]
-        level = jnp.where(rank < NEVER, jnp.maximum(rank, jnp.maximum(made, _after(made, 0))), NEVER)
-    least_left, least_right = bounds(merges, _before(id, 0), id, _after(id, 0))
-    least_left = jnp.where(head, NEVER, jnp.where(open_left & (index == 0), 0, least_left))
-    least_right = jnp.where(tail, NEVER, jnp.where(unseen, 0, least_right))
-    pair = jnp.where(unseen, 0, level)
-    reach = jnp.where(s.far, size.bit_length(), steps)
-    left = limit(_before(pair, least_left[0]), least_left, least_left[0], reach, leftwards=True)
-    right = limit(pair, least_right, jnp.int32(NEVER), reach, leftwards=False)
-    at = Limits(pair, least_left, left, right)
-    known = joint & (rank < NEVER)
-    mergeable = certain(at, known & (level == rank), (rule.new & CASCADES) != 0 if plan.cascades else jnp.zeros_like(head))
-    merging = known & mergeable
-    # a border that nothing will be merged across ends a piece
-    never = jnp.int32(NEVER)
-    border = (joint & (at.pair == never) & (at.left == never) & (_after(at.right, NEVER) == never)) | tail
-    begins = head | _before(border, False)
-    ends = jnp.where(merging, _after(border, True), border)
-    alive = (index < count) & ~_before(merging, False)
+        level = jnp.where(known, jnp.maximum(level, jnp.maximum(view.made, after(view.made, 0))), NEVER)
+    at_edge = ~first & (jnp.arange(level.shape[0], dtype=jnp.int32) == 0)
+    left = jnp.where(view.head, NEVER, jnp.where(at_edge, 0, least[0]))
+    right = jnp.where(view.unseen, 0, jnp.where(view.joint, least[1], NEVER))
+    return _Levels(jnp.where(view.unseen, 0, level), left, right, known, known & (level == rule.rank))
+
+
+class _Left(NamedTuple):
+    """What a window leaves.
+
+    close   int32 [OVERLAP + W, k]  rows of the tokens that stay, from row OVERLAP on
+    count   int32 []    how many they are
+    done    int32 [W]   first bytes of tokens that are done, N elsewhere
+    id      int32 [W]   ids after merging
+    merged  bool []     whether anything merged
+    """
+
+    close: Int32[Array, "V k"]
+    count: Int32[Array, ""]
+    done: Int32[Array, " W"]
+    id: Int32[Array, " W"]
+    merged: Bool[Array, ""]
+
+
+def _settle(
+    plan: BPEPlan, view: _View, rule: Rule, levels: _Levels, sides: tuple[jax.Array, jax.Array], none: jax.Array
+) -> _Left:
+    """Merges what is certain, and parts what is done from the rest; `none` = N."""
+    size = view.id.shape[0]
+    at = Limits(levels.pair, levels.least_left, *sides)
+    cascades = (rule.new & CASCADES) != 0 if plan.cascades else jnp.zeros_like(view.head)
+    merging = levels.known & certain(at, levels.proper, cascades)
+    never = (at.pair == NEVER) & (at.left == NEVER) & (after(at.right, NEVER) == NEVER)
+    border = (view.joint & never) | ~(view.joint | view.unseen)  # nothing is ever merged across it
+    begins = view.head | before(border, False)
+    ends = jnp.where(merging, after(border, True), border)
+    alive = ~before(merging, False) & (view.place >= 0)
     done = alive & begins & ends
-    id = jnp.where(merging, rule.new & (CASCADES - 1), id)
-    tokens = s.tokens.at[jnp.where(done, place >> 1, s.tokens.shape[0])].set(id, mode="drop")
-    columns = [id, place | begins.astype(jnp.int32)]
+    id = jnp.where(merging, rule.new & (CASCADES - 1), view.id)
+    columns = [id, view.place | begins.astype(jnp.int32)]
     if plan.cascades:
-        columns.append(jnp.where(merging, level, rows[:, 2]))
+        columns.append(jnp.where(merging, levels.pair, view.made))
     stay = ranked(pack(alive & ~done))
-    left_over = total(stay)
     slot = jnp.where(alive & ~done, OVERLAP + ranks(stay), OVERLAP + size)
     close = jnp.zeros((OVERLAP + size, len(columns)), jnp.int32)
     close = close.at[slot].set(jnp.stack(columns, axis=1), mode="drop")
-    merged, waiting = s.merged | jnp.any(merging), s.waiting | jnp.any(known)
-    # Written in place only if all that reads the rows is done: so the place depends on it (and is `kept`).
-    used = jnp.minimum(tokens[0] + 1 + merged.astype(jnp.int32) + waiting.astype(jnp.int32), 0)
-    kept_rows = write(s.flat.rows, close[OVERLAP:], s.kept + used)
-    # the last ones are looked at again with the next window: they move before it
-    again = jnp.where(open_right, jnp.minimum(left_over, OVERLAP), 0)
-    last = jnp.where(open_right, part(close, left_over, OVERLAP), part(kept_rows, s.read + size - OVERLAP, OVERLAP))
-    new_rows = write(kept_rows, last, s.read + size - OVERLAP)
-    kept = s.kept + left_over - again
+    return _Left(close, total(stay), jnp.where(done, view.place >> 1, none), id, jnp.any(merging))
+
+
+def _window(plan: BPEPlan, merges: MergeTables, s: _Pass, size: int, steps: int, run: Stage) -> _Pass:
+    """One window of a pass; the last one also begins the next pass, or ends the work."""
+    view = run(lambda *a: _view(*a, size=size), s.flat, s.read)
+    rule = find_rules(merges, view.id, after(view.id, 0), run)
+    least = bounds(merges, before(view.id, 0), view.id, after(view.id, 0), run)
+    levels = run(lambda *a: _levels(plan, *a), view, rule, least, s.read == 0)
+    reach = jnp.where(s.far, size.bit_length(), steps)
+    edge = levels.least_left[0]
+    sides = (
+        limit(before(levels.pair, edge), levels.least_left, edge, reach, leftwards=True),
+        limit(levels.pair, levels.least_right, jnp.int32(NEVER), reach, leftwards=False),
+    )
+    left = run(lambda *a: _settle(plan, *a), view, rule, levels, sides, jnp.int32(s.tokens.shape[0]))
+    tokens = s.tokens.at[left.done].set(left.id, mode="drop")
+    merged, waiting = s.merged | left.merged, s.waiting | jnp.any(levels.known)
+    more = s.read + size < s.flat.count
+    rows = write(s.flat.rows, left.close[OVERLAP:], s.kept)
+    # the last tokens are looked at again with the next window: they move before it
+    again = jnp.where(more, jnp.minimum(left.count, OVERLAP), 0)
+    seam = s.read + size - OVERLAP
+    rows = write(rows, jnp.where(more, part(left.close, left.count, OVERLAP), part(rows, seam, OVERLAP)), seam)
+    kept = s.kept + left.count - again
     idle = ~merged & waiting
-    over = ~open_right
     return _Pass(
-        flat=Flat(new_rows, jnp.where(over, kept, s.flat.count)),
+        flat=Flat(rows, jnp.where(more, s.flat.count, kept)),
         tokens=tokens,
-        read=jnp.where(over, 0, s.read + size - again),
-        kept=jnp.where(over, 0, kept),
-        merged=merged & ~over,
-        waiting=waiting & ~over,
-        far=s.far | (over & idle),
-        stuck=over & idle & s.far,
-        going=~over | (waiting & ~(idle & s.far)),
+        read=jnp.where(more, s.read + size - again, 0),
+        kept=jnp.where(more, kept, 0),
+        merged=merged & more,
+        waiting=waiting & more,
+        far=s.far | (idle & ~more),
+        stuck=idle & s.far & ~more,
+        going=more | (waiting & ~(idle & s.far)),
     )

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
 from ..plan import BPEPlan
 from ..types import FIRST_CODE, SHORT, BPETables
-from .chunks import for_chunks, part, write
+from .chunks import Stage, for_chunks, part, write
 from .lookup import find_short, load, take
 from .members import contains, pack, ranked, ranks, total
 from .merge import Flat
@@ -46,23 +46,24 @@ def flatten(
     positions: Int32[Array, " M"],
     count: jax.Array,
     *,
-    block: int,
+    chunk: int,
     window: int,
+    run: Stage,
 ) -> tuple[Flat, Bool[Array, ""]]:
     """The symbols at `positions` (each byte, or each character's first) of strings that begin at `heads`, as tokens.
 
-    Also whether there is an unknown symbol that only the host can deal with. `positions` is whole blocks.
+    Also whether there is an unknown symbol that only the host can deal with. `positions` is whole chunks.
     """
     capacity = positions.shape[0]
     columns = 3 if plan.cascades else 2
-    rows = jnp.zeros((capacity + max(window, block), columns), jnp.int32)
+    rows = jnp.zeros((capacity + max(window, chunk), columns), jnp.int32)
     state = (rows, jnp.int32(0), jnp.bool_(False), jnp.bool_(False))
 
     def body(start: jax.Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         rows, kept, before, lost = state
-        at = part(positions, start, block)
-        valid = start + jnp.arange(block, dtype=jnp.int32) < count
-        id, keep = _symbols(plan, tables, text, at)
+        at = part(positions, start, chunk)
+        valid = start + jnp.arange(chunk, dtype=jnp.int32) < count
+        id, keep = _symbols(plan, tables, text, at, run)
         unknown = (id < 0) & valid
         head = contains(heads, at)
         if plan.unknown in ("token", "fuse"):
@@ -72,7 +73,7 @@ def flatten(
             before = unknown[-1]
         values = [id, at << 1 | head.astype(jnp.int32)]
         if plan.cascades:
-            values.append(jnp.full(block, -1, jnp.int32))
+            values.append(jnp.full(chunk, -1, jnp.int32))
         new = jnp.stack(values, axis=1)
         if plan.unknown in ("fuse", "bytes"):
             stay = ranked(pack(keep & valid))
@@ -80,15 +81,15 @@ def flatten(
             kept = kept + total(stay)
         else:
             rows = write(rows, new, start)
-            kept = jnp.minimum(start + block, count)
+            kept = jnp.minimum(start + chunk, count)
         return rows, kept, before, lost | (jnp.any(unknown) if plan.unknown == "host" else lost)
 
-    rows, kept, _, lost = for_chunks(count, capacity, block, body, state)
+    rows, kept, _, lost = for_chunks(count, capacity, chunk, body, state)
     return Flat(rows, kept), lost
 
 
 def _symbols(
-    plan: BPEPlan, tables: BPETables, text: Text, at: Int32[Array, " C"]
+    plan: BPEPlan, tables: BPETables, text: Text, at: Int32[Array, " C"], run: Stage
 ) -> tuple[Int32[Array, " C"], Bool[Array, " C"]]:
     """The ids of the symbols at these bytes, -1 where unknown, and whether the byte is one."""
     byte = take(text.data, at).astype(jnp.int32)
@@ -108,7 +109,7 @@ def _symbols(
     width = width + ((first >= 0xF0) & (first < FIRST_CODE)).astype(jnp.int32)
     place = place_of(plan, text, lead, lead + width)
     mark = (width << 2 | place).astype(jnp.uint32)
-    found = find_short(tables.lexicon, load(text.words, lead, width, SHORT // 4), mark)
+    found = find_short(tables.lexicon, load(text.words, lead, width, SHORT // 4), mark, run)
     id = jnp.where(found.hit, found.id, -1)
     if plan.unknown != "bytes":
         return id, everywhere

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Int32, UInt32
 
 from ..plan import BPEPlan
 from ..types import FROZEN, SHORT, TEXT, BPETables, Buffer
-from .chunks import for_chunks, part, write
+from .chunks import Stage, for_chunks, part, stage, write
 from .emit import Strings, Tokens, emit
 from .lookup import as_words, find_long, find_short, load, take
 from .members import contains, insides, pack, toggle
@@ -58,23 +58,28 @@ def tokenize(
     buffer = _pad(buffer, sizes.data)
     edges = find_edges(tables.cuts, buffer, sizes.data, dense=plan.unit == "char", lowering=lowering)
     text = _text(tables, buffer, edges, inner)
-    strings = _look_up(plan, tables, buffer, text, edges, sizes)
+    run = stage(lowering, buffer.length)
+    strings = _look_up(plan, tables, buffer, text, edges, sizes, run)
     missed = _missed(plan, tables, buffer, text, strings, sizes, lowering)
     positions = insides(missed.heads ^ missed.tails)
     if plan.unit == "char" and plan.unknown != "bytes":
         positions = positions & edges.leads
     at, count = in_order(positions, buffer.length, sizes.data, jnp.int32(0))
-    flat, lost = flatten(plan, tables, text, missed.heads, at, count, block=sizes.strings, window=sizes.window)
-    tokens, stuck = merge(plan, tables.merges, flat, missed.tokens, window=sizes.window, steps=sizes.steps)
+    flat, lost = flatten(
+        plan, tables, text, missed.heads, at, count, chunk=sizes.strings, window=sizes.window, run=run
+    )
+    tokens, stuck = merge(
+        plan, tables.merges, flat, missed.tokens, window=sizes.window, steps=sizes.steps, run=run
+    )
     firsts = _firsts(tokens, missed, strings, sizes)
     moved = take(missed.starts, missed.models) - missed.starts
-    out = emit(strings, missed.edges, tokens, firsts, moved, capacity, blocks=(sizes.data, sizes.strings))
+    out = emit(strings, missed.edges, tokens, firsts, moved, capacity, chunks=(sizes.data, sizes.strings))
     return out._replace(unresolved=lost | stuck)
 
 
-def _pad(buffer: Buffer, block: int) -> Buffer:
-    """The fields that are read, padded to whole blocks."""
-    extra = -buffer.data.shape[0] % block
+def _pad(buffer: Buffer, chunk: int) -> Buffer:
+    """The fields that are read, padded to whole chunks."""
+    extra = -buffer.data.shape[0] % chunk
     if not extra:
         return buffer
     token = None if buffer.token is None else jnp.pad(buffer.token, (0, extra))
@@ -92,27 +97,30 @@ def _text(tables: BPETables, buffer: Buffer, edges: Edges, inner: tuple[jax.Arra
     return Text(buffer.data, as_words(buffer.data, longest), starts, ends)
 
 
-def _look_up(plan: BPEPlan, tables: BPETables, buffer: Buffer, text: Text, edges: Edges, sizes: _Sizes) -> Strings:
+def _look_up(
+    plan: BPEPlan, tables: BPETables, buffer: Buffer, text: Text, edges: Edges, sizes: _Sizes, run: Stage
+) -> Strings:
     """Looks up all strings of up to SHORT bytes."""
-    size, block = buffer.data.shape[0], sizes.strings
+    size, chunk = buffer.data.shape[0], sizes.strings
     begins, count = in_order(edges.strings, buffer.length, sizes.data, buffer.length, extra=1)
 
     def body(start: jax.Array, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        first, last = part(begins, start, block), part(begins, start + 1, block)
+        first, last = part(begins, start, chunk), part(begins, start + 1, chunk)
         place = place_of(plan, text, first, last)
         mark = ((last - first) << 2 | place).astype(jnp.uint32)
-        found = find_short(tables.lexicon, load(text.words, first, last - first, SHORT // 4), mark)
+        strings = run(lambda *a: load(*a, SHORT // 4), text.words, first, last - first)
+        found = find_short(tables.lexicon, strings, mark, run)
         usable = found.hit & (found.own | _whole(text, first, last)) if plan.wholes else found.hit
         kind = take(buffer.kind, first)
         id = jnp.where(usable & (kind == TEXT), found.id, -1)
         if buffer.token is not None:
             id = jnp.where(kind == FROZEN, take(buffer.token, first), id)
-        missed = (id < 0) & (start + jnp.arange(block, dtype=jnp.int32) < count)
+        missed = (id < 0) & (start + jnp.arange(chunk, dtype=jnp.int32) < count)
         return write(state[0], id, start), write(state[1], pack(missed), start // 32)
 
     state = (jnp.zeros(size, jnp.int32), jnp.zeros(size // 32, jnp.uint32))
-    ids, missed = for_chunks(count, size, block, body, state)
-    numbers, misses = in_order(missed, count, block, jnp.int32(size - 1))
+    ids, missed = for_chunks(count, size, chunk, body, state)
+    numbers, misses = in_order(missed, count, chunk, jnp.int32(size - 1))
     return Strings(begins, count, ids, edges.strings, numbers, misses)
 
 
@@ -143,12 +151,12 @@ class _Missed(NamedTuple):
 def _missed(
     plan: BPEPlan, tables: BPETables, buffer: Buffer, text: Text, strings: Strings, sizes: _Sizes, lowering: Lowering
 ) -> _Missed:
-    size, block = buffer.data.shape[0], sizes.strings
+    size, chunk = buffer.data.shape[0], sizes.strings
 
     def describe(start: jax.Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         starts, marks, tokens, edges = state
-        number = part(strings.missed, start, block)
-        real = start + jnp.arange(block, dtype=jnp.int32) < strings.misses
+        number = part(strings.missed, start, chunk)
+        real = start + jnp.arange(chunk, dtype=jnp.int32) < strings.misses
         first, last = take(strings.begins, number), take(strings.begins, number + 1)
         mark = jnp.where(real & (take(buffer.kind, first) == TEXT), (last - first) << 2, 0)
         if plan.places:
@@ -165,17 +173,17 @@ def _missed(
     none = jnp.zeros(size // 32, jnp.uint32)
     zeros = jnp.zeros(size, jnp.int32)
     state = (zeros, zeros, jnp.full(size, -1, jnp.int32), none)
-    starts, marks, tokens, edges = for_chunks(strings.misses, size, block, describe, state)
+    starts, marks, tokens, edges = for_chunks(strings.misses, size, chunk, describe, state)
     same = jnp.arange(size, dtype=jnp.int32)
     if lowering == "walk":
-        same = models(text.words, starts, marks, strings.misses, block)
+        same = models(text.words, starts, marks, strings.misses, chunk)
 
     def mark_models(start: jax.Array, sets: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        first, mark = part(starts, start, block), part(marks, start, block)
-        own = part(same, start, block) == start + jnp.arange(block, dtype=jnp.int32)
+        first, mark = part(starts, start, chunk), part(marks, start, chunk)
+        own = part(same, start, chunk) == start + jnp.arange(chunk, dtype=jnp.int32)
         return toggle(sets[0], first, own & (mark > 0)), toggle(sets[1], first + (mark >> 2), own & (mark > 0))
 
-    heads, tails = for_chunks(strings.misses, size, block, mark_models, (none, none))
+    heads, tails = for_chunks(strings.misses, size, chunk, mark_models, (none, none))
     return _Missed(starts, marks, same, tokens, edges, heads, tails)
 
 
