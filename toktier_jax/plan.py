@@ -63,7 +63,6 @@ Node = Atom | Seq | Alt | Repeat | Look | End
 class SplitPlan:
     """Cuts every open segment by a pattern and a rule. Tables: see program/split.py."""
 
-    root: Node
     unit: Literal["char", "byte"]
     behavior: Literal["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]
     invert: bool
@@ -169,13 +168,12 @@ class LiteralPlan(RewritePlan):
 
 @dataclass(frozen=True)
 class RunPlan(RewritePlan):
-    """Replaces each run of characters of one class, at least `least` (1 or 2) long, by a string of `content` bytes."""
+    """Replaces each run of characters of one class by a string of `content` bytes."""
 
-    least: int
     content: int
 
     def extra(self, size: int) -> int:
-        return _some(size, 32) if self.content > self.least else 0
+        return _some(size, 32) if self.content > 1 else 0
 
 
 @dataclass(frozen=True)

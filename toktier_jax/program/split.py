@@ -49,8 +49,8 @@ Unit = Literal["char", "byte"]
 class SplitStage:
     """One pass over the text.
 
-    plan     unit and rule; the root is over the distinct masks
-    masks    bool [0x110000] for each atom of the plan; bool [256] over raw bytes where the plan's unit is "byte"
+    plan     unit and rule
+    masks    bool [0x110000] for each distinct atom of the pattern; bool [256] over raw bytes where the plan's unit is "byte"
     rows     bool [C, atoms]: the classes that `machine` walks over, by the atoms that each satisfies
     machine  cuts a text of such classes; `split_tables` makes the lowerings' tables of it
     """
@@ -151,7 +151,7 @@ def _compile(root: Node, masks: tuple[Mask, ...], behavior: Behavior, invert: bo
     always = (machine.left[BEGIN, 1:] >= MATCH_START).all() and not (machine.right == END).any()
     if always and behavior != "Contiguous" and (behavior != "Removed" or invert):  # no gaps: nothing to merge or remove
         behavior = "Isolated"
-    return SplitStage(SplitPlan(root, unit, behavior, invert and behavior != "Isolated"), kept, rows, machine)
+    return SplitStage(SplitPlan(unit, behavior, invert and behavior != "Isolated"), kept, rows, machine)
 
 
 def _renumber(node: Node, numbers: Sequence[int]) -> Node:
