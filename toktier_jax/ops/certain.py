@@ -31,13 +31,28 @@ class Limits(NamedTuple):
 
     pair         of the merge of each token with the next; NEVER where there is none, 0 where the next is not in sight
     least_left   no rule of lower rank merges the token with anything on its left
+    least_right  and on its right
     left, right  the token is not merged to the left, to the right, below these levels
     """
 
     pair: Int32[Array, " W"]
     least_left: Int32[Array, " W"]
+    least_right: Int32[Array, " W"]
     left: Int32[Array, " W"]
     right: Int32[Array, " W"]
+
+
+class Cascade(NamedTuple):
+    """What is to be known of merges where tokens can be merged on at a lower rank than they were made at.
+
+    rank      int32 [W]  of the rule that joins each token and the next
+    late      bool [W]   it is below the pair's level, and the right token was made at that level
+    cascades  bool [W]   the rule's token has rules of lower rank
+    """
+
+    rank: Int32[Array, " W"]
+    late: Bool[Array, " W"]
+    cascades: Bool[Array, " W"]
 
 
 def limit(
@@ -68,19 +83,39 @@ def _moved(values: Int32[Array, " W"], by: jax.Array, edge: jax.Array, leftwards
     return lax.dynamic_slice(jnp.concatenate([values, beyond]), (by,), (size,))
 
 
-def certain(at: Limits, proper: Bool[Array, " W"], cascades: Bool[Array, " W"]) -> Bool[Array, " W"]:
-    """Which tokens merge with the next one now.
+def certain(at: Limits, cascade: Cascade | None) -> Bool[Array, " W"]:
+    """Which tokens merge with the next one now; where there is no such pair the answer means nothing.
 
-    `proper`: the pair's level is its own rank. Then another merge of the same level to its right comes later (leftmost
-    first), and so does one to its left unless that one's token `cascades`: merges again at once.
+    Merges of one level come from left to right, so what ties on the right comes later, and what ties on the left too
+    where its token merges on with nothing at that level. Of a run of ties (`aaaa`) every second pair merges.
     """
     right = after(at.right, NEVER)
-    right_sure = (at.pair < right) | ((at.pair == right) & proper)
-    left_sure = (at.pair < at.left) | ((at.pair == at.left) & proper & ~cascades)
+    proper = at.pair > 0 if cascade is None else cascade.rank == at.pair
+    calm = jnp.ones_like(proper) if cascade is None else ~cascade.cascades
+    left_sure = (at.pair < at.left) | ((at.pair == at.left) & calm)
+    right_sure = at.pair <= right
     tie = proper & before(proper, False) & (at.pair == before(at.pair, NEVER))
     turn = alternate(tie, left_sure & right_sure)
-    turn = turn & (at.left >= at.pair) & (~cascades | (at.least_left >= at.pair))
-    return right_sure & jnp.where(tie, turn, left_sure)
+    turn = turn & (at.left >= at.pair) & (calm | (at.least_left >= at.pair))
+    sure = right_sure & jnp.where(tie, turn, left_sure)
+    return sure if cascade is None else jnp.where(proper, sure, _at_once(at, cascade))
+
+
+def _at_once(at: Limits, of: Cascade) -> Bool[Array, " W"]:
+    """`certain` for pairs whose rule has a lower rank than their level: they merge as soon as both tokens are there.
+
+    That is when one of them was made, the right one if both were at this level. All else of this level to the right of
+    that token comes later, all to the left came earlier. With a pair on that token's other side the rank decides.
+    """
+    edge = at.least_left[:1]
+    from_left = jnp.maximum(before(at.left, edge), at.least_left)  # by what the left neighbour becomes
+    from_right = after(jnp.maximum(after(at.right, NEVER), at.least_right), NEVER)
+    pair_left, pair_right = before(at.pair, edge), after(at.pair, NEVER)
+    first_left = ~of.late & (of.rank < before(of.rank, 0))
+    first_right = ~of.late | (of.rank < after(of.rank, 0))
+    left_sure = (at.pair < from_left) & ((at.pair < pair_left) | ((at.pair == pair_left) & first_left))
+    right_sure = (at.pair <= from_right) & ((at.pair < pair_right) | ((at.pair == pair_right) & first_right))
+    return left_sure & right_sure
 
 
 def before(values: jax.Array, edge: jax.Array | int | bool) -> jax.Array:

@@ -1,8 +1,8 @@
 """BPE of any number of pieces of any length in a few rounds: all merges that are certain, in all of them at once.
 
 After each round the neighbours of what has merged see further (ops/certain.py). A border that nothing will ever be
-merged across ends a piece, and a token between two such borders is done. Some pair is always certain once limits have
-been followed far enough, except where two merges of one level touch that a merge of that level made possible.
+merged across ends a piece, and a token between two such borders is done. The first merge of all is certain once limits
+have been followed as far as they go.
 
 A round is a pass over all tokens in windows, each of which begins with the last few tokens of the one before.
 """
@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Int32
 
 from ..plan import BPEPlan
 from ..types import CASCADES, NEVER, MergeTables
-from .certain import Limits, after, before, certain, limit
+from .certain import Cascade, Limits, after, before, certain, limit
 from .chunks import Stage, for_chunks, part, write
 from .members import pack, ranked, ranks, total
 from .rules import Rule, bounds, find_rules
@@ -108,13 +108,12 @@ def _view(flat: Flat, read: jax.Array, *, size: int) -> _View:
 
 
 class _Levels(NamedTuple):
-    """What `certain` and `limit` take, and whether a rule joins each token and the next, at its own rank."""
+    """What `certain` and `limit` take, and whether a rule joins each token and the next."""
 
     pair: Int32[Array, " W"]
     least_left: Int32[Array, " W"]
     least_right: Int32[Array, " W"]
     known: Bool[Array, " W"]
-    proper: Bool[Array, " W"]
 
 
 def _levels(
@@ -128,7 +127,7 @@ def _levels(
     at_edge = ~first & (jnp.arange(level.shape[0], dtype=jnp.int32) == 0)
     left = jnp.where(view.head, NEVER, jnp.where(at_edge, 0, least[0]))
     right = jnp.where(view.unseen, 0, jnp.where(view.joint, least[1], NEVER))
-    return _Levels(jnp.where(view.unseen, 0, level), left, right, known, known & (level == rule.rank))
+    return _Levels(jnp.where(view.unseen, 0, level), left, right, known)
 
 
 class _Left(NamedTuple):
@@ -153,9 +152,12 @@ def _settle(
 ) -> _Left:
     """Merges what is certain, and parts what is done from the rest; `none` = N."""
     size = view.id.shape[0]
-    at = Limits(levels.pair, levels.least_left, *sides)
-    cascades = (rule.new & CASCADES) != 0 if plan.cascades else jnp.zeros_like(view.head)
-    merging = levels.known & certain(at, levels.proper, cascades)
+    at = Limits(levels.pair, levels.least_left, levels.least_right, *sides)
+    cascade = None
+    if plan.cascades:
+        late = (rule.rank < at.pair) & (after(view.made, 0) == at.pair)
+        cascade = Cascade(jnp.where(levels.known, rule.rank, NEVER), late, (rule.new & CASCADES) != 0)
+    merging = levels.known & certain(at, cascade)
     never = (at.pair == NEVER) & (at.left == NEVER) & (after(at.right, NEVER) == NEVER)
     border = (view.joint & never) | ~(view.joint | view.unseen)  # nothing is ever merged across it
     begins = view.head | before(border, False)
