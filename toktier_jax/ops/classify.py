@@ -18,9 +18,9 @@ _BLOCK = 1 << 13
 def classify(
     data: UInt8[Array, " n"],
     length: Int32[Array, ""],
-    pages: UInt8[Array, "4352"] | UInt16[Array, "4352"],
-    table: UInt8[Array, "pages 256"],
-    codes: UInt8[Array, "8"],
+    pages: UInt8[Array, " 4352"] | UInt16[Array, " 4352"],
+    table: UInt8[Array, "page 256"],
+    codes: UInt8[Array, " 8"],
     *,
     lowering: Lowering,
 ) -> UInt8[Array, " n"]:
@@ -52,7 +52,7 @@ def classify(
 
 
 def classify_bytes(
-    data: UInt8[Array, " n"], length: Int32[Array, ""], table: UInt8[Array, "256"]
+    data: UInt8[Array, " n"], length: Int32[Array, ""], table: UInt8[Array, " 256"]
 ) -> UInt8[Array, " n"]:
     """Symbols of text in which every byte is a character of its own (after `ByteLevel`)."""
     return _padded(take(table, data.astype(jnp.int32)), length)

@@ -23,10 +23,8 @@ from .blocks import take
 _WARM_BYTES = 32
 """How far before a lane its entry is guessed from. Most states are forgotten within a few characters, some never."""
 _RETRIES = 2
-_STRETCHED = 1 << 16
-"""Longer buffers are walked up to their length only: the stretches of the lanes follow it."""
 BLOCK = 1 << 15
-"""Longer buffers are a multiple of this."""
+"""Longer buffers are padded to a multiple of this, and walked up to their length only: the stretches follow it."""
 
 
 class Automaton(NamedTuple):
@@ -70,11 +68,11 @@ class Lanes(NamedTuple):
 def lanes_for(size: int, length: jax.Array, dtype: np.dtype) -> Lanes:
     """The shape for walking `size` values uint8 or uint16, of which `length` matter."""
     bits = 8 * dtype.itemsize
-    lanes = max(1, min(1024, size // 256))
+    lanes = 1 << max(0, min(10, size.bit_length() - 9))  # of 256 bytes to begin with
     step = lanes * 32 // bits
     total = -(-size // step) * step if size <= BLOCK else -(-size // BLOCK) * BLOCK
     capacity = total // step
-    rows = capacity if size <= _STRETCHED else jnp.clip(-(-length // step), 1, capacity)
+    rows = capacity if size <= BLOCK else jnp.clip(-(-length // step), 1, capacity)
     return Lanes(lanes, capacity, rows, bits)
 
 
