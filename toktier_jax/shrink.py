@@ -1,4 +1,7 @@
-"""Makes a failing text small: delta debugging over its characters (Zeller and Hildebrandt, TSE 28(2), 2002)."""
+"""Makes a failing text small: bisection from both ends, then delta debugging over what is left.
+
+Source of the second: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, IEEE TSE 28(2), 2002.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ def shrink(text: str, fails: Callable[[str], bool], seconds: float = 20.0) -> st
     `fails(text)` must hold. After `seconds` the smallest text so far is returned.
     """
     deadline = time.monotonic() + seconds
+    text = text[: _bisect(len(text), lambda stop: fails(text[:stop]), deadline)]
+    text = text[len(text) - _bisect(len(text), lambda size: fails(text[len(text) - size :]), deadline) :]
     width = max(len(text) // 2, 1)
     while time.monotonic() < deadline:
         smaller = _without_parts(text, width, fails, deadline)
@@ -26,6 +31,18 @@ def shrink(text: str, fails: Callable[[str], bool], seconds: float = 20.0) -> st
         if time.monotonic() < deadline and text[at] not in _PLAIN and fails(simpler):
             text = simpler
     return text
+
+
+def _bisect(size: int, fails: Callable[[int], bool], deadline: float) -> int:
+    """A number that fails, the smallest one if all above it fail too. `fails(size)` must hold."""
+    low = 0
+    while low < size and time.monotonic() < deadline:
+        middle = (low + size) // 2
+        if fails(middle):
+            size = middle
+        else:
+            low = middle + 1
+    return size
 
 
 def _without_parts(text: str, width: int, fails: Callable[[str], bool], deadline: float) -> str:

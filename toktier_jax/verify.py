@@ -42,10 +42,9 @@ class Difference:
     got: list[Any]
 
     def __str__(self) -> str:
-        return (
-            f"DIFFERENT {self.level} at {self.index}: expected {self.expected}, got {self.got}\n"
-            f"smallest text: {self.text!r}"
-        )
+        text = repr(self.text) if len(self.text) < 300 else f"{self.text[:300]!r}… ({len(self.text):,} characters)"
+        where = f"DIFFERENT {self.level} at {self.index}: expected {self.expected}, got {self.got}"
+        return f"{where}\nsmallest text: {text}"
 
 
 @dataclass
