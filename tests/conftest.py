@@ -16,6 +16,8 @@ os.environ.setdefault(
 )  # compiled programs and probes, keyed by version
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the reference warns after a fork otherwise
 os.environ["RUST_BACKTRACE"] = "0"  # on some texts the reference panics, and the tests say so
+# Compiling takes most of the tests' time, and integers do not depend on how well their code is optimized
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for the network
 
 

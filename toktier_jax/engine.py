@@ -20,11 +20,12 @@ from toktier_jax.host.align import Alignment, Form, align
 from toktier_jax.host.assemble import DeviceResult
 from toktier_jax.host.reference import Special
 from toktier_jax.ops.encode import HOST_NEEDED, Encoded, default_lowering, encode_window
+from toktier_jax.ops.scan import Lowering
 from toktier_jax.plan import AddedPlan, BPEPlan, Plan, QuickCheckPlan, SplitPlan
 from toktier_jax.program.compile import as_text
 from toktier_jax.program.load import Loaded
 from toktier_jax.spec import types as spec
-from toktier_jax.types import EncodeProgram
+from toktier_jax.types import EncodeProgram, SplitTables
 
 CAPACITIES = tuple(1 << bits for bits in range(10, 23, 2))
 """Bytes of a block: 1 Ki, 4 Ki, … 4 Mi."""
@@ -109,7 +110,8 @@ class DeviceEngine:
         data = np.zeros(capacity, np.uint8)
         data[: len(block)] = np.frombuffer(block, np.uint8)
         run = _runner(at_end, default_lowering())
-        out = run(self._program(special), data, np.int32(len(block)), np.bool_(at_start), np.bool_(checked))
+        program = for_lowering(self._program(special), default_lowering())
+        out = run(program, data, np.int32(len(block)), np.bool_(at_start), np.bool_(checked))
         if int(out.status) == HOST_NEEDED:
             if self._normalize is None or checked:
                 raise UnsupportedError("the text holds characters that only the reference can handle")
@@ -131,6 +133,13 @@ def open_device(loaded: Loaded) -> DeviceEngine | None:
     forms = [step.form for step in loaded.outline.normalizers if isinstance(step, spec.Unicode)]
     normalize = functools.partial(_normalize, forms[0]) if forms else None
     return DeviceEngine({"parse": program, "text": as_text(program)}, describe(program.plan), normalize)
+
+
+def for_lowering(program: EncodeProgram, lowering: Lowering) -> EncodeProgram:
+    """The program without the tables that only the other lowering reads: their shapes would tell executables apart."""
+    unused = {"functions": None} if lowering == "walk" else {"walk": None}
+    steps = tuple(part._replace(**unused) if isinstance(part, SplitTables) else part for part in program.tables.steps)
+    return EncodeProgram(program.tables._replace(steps=steps), program.plan)
 
 
 def describe(plan: Plan) -> tuple[str, ...]:

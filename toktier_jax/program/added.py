@@ -14,6 +14,7 @@ import numpy as np
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.plan import AddedPlan
 from toktier_jax.program.classes import Mask, Probe, probe
+from toktier_jax.program.sizes import stepped
 from toktier_jax.spec.types import AddedToken
 from toktier_jax.types import AddedTables
 
@@ -77,8 +78,8 @@ def added_stage(
             _refuse_shared_space(tokens, literals, space)
     pairs = {literal[:2] for literal in literals}
     few = len(pairs) <= MAX_PAIRS and all(len(pair) == 2 for pair in pairs)
-    longest = -(-max(map(len, literals)) // 8) * 8
-    plan = AddedPlan(longest, _power_of_two(len(pairs)) if few else 0, lstrip, rstrip, single_word)
+    longest = stepped(max(map(len, literals)), 32, 2)
+    plan = AddedPlan(longest, stepped(len(pairs), 4) if few else 0, lstrip, rstrip, single_word)
     return AddedStage(plan, masks, tuple(tokens), literals)
 
 
@@ -87,7 +88,7 @@ def added_tables(stage: AddedStage, members: np.ndarray) -> AddedTables:
     characters = np.zeros(256, np.uint8)
     if stage.masks:
         characters[: len(members)] = members.astype(np.uint8) @ np.array([1, 2], np.uint8)
-    tokens = np.zeros((3, _power_of_two(len(stage.tokens))), np.int32)
+    tokens = np.zeros((3, stepped(len(stage.tokens), 64)), np.int32)
     for column, (token, literal) in enumerate(zip(stage.tokens, stage.literals, strict=True)):
         flags = (
             (LSTRIP, token.lstrip),
@@ -155,7 +156,7 @@ def double_array(words: Sequence[bytes]) -> np.ndarray:
                 longest.append(longest[node])
             node = children[node][byte]
         longest[node] = number
-    size = _power_of_two(len(children) + 512)
+    size = stepped(len(children) + 512, 1024)
     while True:
         placed = _place(children, size)
         if placed is not None:
@@ -195,7 +196,3 @@ def _place(children: Sequence[dict[int, int]], size: int) -> tuple[list[int], li
             slot[child] = base[node] + byte
             free[slot[child]] = 0
     return slot, base
-
-
-def _power_of_two(size: int) -> int:
-    return 1 << (size - 1).bit_length()

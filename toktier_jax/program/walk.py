@@ -5,22 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from toktier_jax.program.automaton import BEGIN, END, GAP_START, Bimachine
+from toktier_jax.program.sizes import stepped
 from toktier_jax.types import CONT, WalkTables
 
 
 def walk_tables(machine: Bimachine, codes: np.ndarray) -> WalkTables:
     """The tables of `machine` where symbol s is its class `codes[s]` (int [S], the symbols that are classes).
 
-    Sizes are padded to powers of two, so that programs with equal plans share executables.
+    Sizes are padded, so that programs with equal plans share executables.
     """
     count = machine.right.shape[1]
     columns = np.full(256, count + 1, np.uint8)  # `count` goes on in a character, `count + 1` is past the text
     columns[: len(codes)] = codes
     columns[CONT] = count
-    width = _power_of_two(count + 2)
+    width = stepped(count + 2, 32, 2)
     right, left = _with_marks(machine, width)
     dtype = np.uint8 if max(right.max(), left.max()) < 256 else np.uint16
-    tail = np.zeros((_power_of_two(len(machine.tail)), width), np.int64)
+    tail = np.zeros((stepped(len(machine.tail), 64), width), np.int64)
     tail[: len(machine.tail), :count] = machine.tail
     tail[: len(machine.tail), count:] = np.arange(len(machine.tail))[:, None]
     tail = tail.astype(np.uint8 if len(tail) <= 256 else np.uint16)
@@ -36,8 +37,8 @@ def _with_marks(machine: Bimachine, width: int) -> tuple[np.ndarray, np.ndarray]
     bytes at which a segment starts.
     """
     states, classes = machine.right.shape
-    right = np.zeros((_power_of_two(3 * states + 1), 2 * width), np.int64)
-    left = np.zeros((_power_of_two(len(machine.left)), len(right)), np.int64)
+    right = np.zeros((stepped(3 * states + 1, 256, 2), 2 * width), np.int64)
+    left = np.zeros((stepped(len(machine.left), 64, 2), len(right)), np.int64)
     seen = np.concatenate([np.arange(states), np.arange(states), np.full(states + 1, END)])  # by the byte before
     for start, columns in enumerate((right[: len(seen), :width], right[: len(seen), width:])):
         columns[:, :classes] = machine.right[seen] + 2 * states * start
@@ -49,10 +50,6 @@ def _with_marks(machine: Bimachine, width: int) -> tuple[np.ndarray, np.ndarray]
     left[rows, 2 * states : 3 * states] = machine.left[BEGIN]
     left[rows, 3 * states] = GAP_START
     return right, left
-
-
-def _power_of_two(size: int) -> int:
-    return 1 << (size - 1).bit_length()
 
 
 def _typed(table: np.ndarray, dtype: type[np.uint8 | np.uint16]) -> np.ndarray:
