@@ -16,15 +16,16 @@ import jax
 import numpy as np
 
 from toktier_jax.errors import UnsupportedError
-from toktier_jax.host.align import Alignment, Form, align
+from toktier_jax.host.align import Alignment
 from toktier_jax.host.assemble import DeviceResult
+from toktier_jax.host.normalize import normalize
 from toktier_jax.host.reference import Special
 from toktier_jax.ops.encode import HOST_NEEDED, Encoded, default_lowering, encode_window
 from toktier_jax.ops.scan import Lowering
-from toktier_jax.plan import AddedPlan, BPEPlan, Plan, QuickCheckPlan, SplitPlan
+from toktier_jax.plan import AddedPlan, BPEPlan, Plan, QuickCheckPlan, SplitPlan, Step
+from toktier_jax.program.added import effective_tokens
 from toktier_jax.program.compile import as_text
 from toktier_jax.program.load import Loaded
-from toktier_jax.spec import types as spec
 from toktier_jax.types import EncodeProgram, SplitTables
 
 CAPACITIES = tuple(1 << bits for bits in range(10, 23, 2))
@@ -43,9 +44,9 @@ class DeviceEngine:
         self,
         programs: dict[Special, EncodeProgram],
         steps: tuple[str, ...],
-        normalize: Callable[[bytes], Alignment] | None,
+        normalize: Callable[[bytes, Special], Alignment] | None,
     ) -> None:
-        """`programs` read special tokens as themselves or as text; `normalize` is the host's part of the normalization."""
+        """`programs` read special tokens as themselves or as text; `normalize` does what fails the quick check."""
         self.steps = steps
         self._host = programs
         self._normalize = normalize
@@ -68,7 +69,7 @@ class DeviceEngine:
             parts = list(self._blocks(data, special, checked=False))
         except _QuickCheckFailed:
             assert self._normalize is not None
-            aligned = self._normalize(data)
+            aligned = self._normalize(data, special)
             found = _joined(list(self._blocks(aligned.data, special, checked=True)))
             return _to_original(found, aligned)
         return _joined(parts)
@@ -130,9 +131,10 @@ def open_device(loaded: Loaded) -> DeviceEngine | None:
     program = loaded.program
     if program is None:
         return None
-    forms = [step.form for step in loaded.outline.normalizers if isinstance(step, spec.Unicode)]
-    normalize = functools.partial(_normalize, forms[0]) if forms else None
-    return DeviceEngine({"parse": program, "text": as_text(program)}, describe(program.plan), normalize)
+    forms: list[Any] = [step.form for step in program.plan.steps if isinstance(step, QuickCheckPlan) and step.form]
+    added = effective_tokens(loaded.outline.added_tokens)
+    on_host = functools.partial(normalize, forms[0], added) if forms else None
+    return DeviceEngine({"parse": program, "text": as_text(program)}, describe(program.plan), on_host)
 
 
 def for_lowering(program: EncodeProgram, lowering: Lowering) -> EncodeProgram:
@@ -144,17 +146,20 @@ def for_lowering(program: EncodeProgram, lowering: Lowering) -> EncodeProgram:
 
 def describe(plan: Plan) -> tuple[str, ...]:
     """What a program does, in words."""
-    words = {
-        AddedPlan: lambda step: "added tokens",
-        QuickCheckPlan: lambda step: f"{step.form} quick check; the reference normalizes spans that fail it",
-        SplitPlan: lambda step: f"split by a compiled pattern, {step.behavior}",
-        BPEPlan: lambda step: f"byte-pair merges over {step.unit}s",
-    }
-    return tuple(words[type(step)](step) for step in (*plan.steps, plan.model))
+    return tuple(_describe(step) for step in (*plan.steps, plan.model))
 
 
-def _normalize(form: Form, data: bytes) -> Alignment:
-    return align(form, data.decode())
+def _describe(step: Step | BPEPlan) -> str:
+    match step:
+        case AddedPlan():
+            return "added tokens"
+        case QuickCheckPlan(form):
+            return f"{form or 'normalizer'} quick check; what fails it is normalized by the reference"
+        case SplitPlan(_, behavior):
+            return f"split by a compiled pattern, {behavior}"
+        case BPEPlan(unit):
+            return f"byte-pair merges over {unit}s"
+    return f"rewrite: {type(step).__name__.removesuffix('Plan').lower()}"
 
 
 class _QuickCheckFailed(Exception):

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt8
 
 from toktier_jax.errors import InputError
 from toktier_jax.ops.added import match_added
 from toktier_jax.ops.classify import classify
+from toktier_jax.ops.quickcheck import quick_check
+from toktier_jax.ops.rewrite import rewrite
 from toktier_jax.ops.scan import Lowering
-from toktier_jax.ops.tokenize import tokenize
 from toktier_jax.ops.split import split
+from toktier_jax.ops.tokenize import tokenize
 from toktier_jax.ops.utf8 import valid_utf8
-from toktier_jax.plan import AddedPlan, QuickCheckPlan, SplitPlan
+from toktier_jax.plan import AddedPlan, QuickCheckPlan, RewritePlan, SplitPlan
 from toktier_jax.types import TEXT, Buffer, EncodeProgram
 
 OK, OVERFLOW, HOST_NEEDED, INVALID = 0, 1, 2, 3
@@ -32,8 +33,8 @@ class Encoded(NamedTuple):
     byte_ends       int32 [capacity], the byte after its last
     count           int32 []   number of tokens
     segment_counts  int32 [S]  number of tokens of each document; [1] where no segment starts were given
-    status          int32 []   0 ok, 1 more tokens than `capacity`, 2 host needed (the text failed the normalizer's quick
-                               check), 3 invalid UTF-8; unless 0, `count` is 0 and `ids` are -1
+    status          int32 []   0 ok, 1 more tokens than `capacity`, 2 host needed (the text failed the normalizer's
+                               quick check), 3 invalid UTF-8; unless 0, `count` is 0 and `ids` are -1
     decided         int32 []   with at_end=False: tokens that end at or before this byte stay, whatever text follows
     """
 
@@ -76,23 +77,35 @@ def open_buffer(
 
 
 def cut(
-    program: EncodeProgram, buffer: Buffer, *, at_end: bool, lowering: Lowering
+    program: EncodeProgram,
+    buffer: Buffer,
+    *,
+    at_start: Bool[Array, ""] | bool = True,
+    at_end: bool,
+    lowering: Lowering,
 ) -> tuple[Buffer, Bool[Array, ""]]:
-    """All steps before the model: pieces, and whether the quick check of a normalizer failed."""
+    """All steps before the model: pieces, and whether the host is needed (the quick check failed, the text grew).
+
+    Unless `at_start`, the first segment began before this text.
+    """
     tables = program.tables
     failed = jnp.bool_(False)
-    symbols = None
+    symbols: Any = None
     for plan, part in zip(program.plan.steps, tables.steps, strict=True):
         if symbols is None and tables.pages is not None:
-            symbols = classify(
-                buffer.data, buffer.length, tables.pages, tables.table, tables.codes, lowering=lowering
-            )
+            symbols = classify(buffer.data, buffer.length, tables.pages, tables.table, tables.codes, lowering=lowering)
         match plan:
             case AddedPlan():
                 buffer = match_added(plan, part, buffer, symbols, at_end=at_end, lowering=lowering)
             case QuickCheckPlan():
-                suspect = part.at[symbols.astype(jnp.int32)].get(mode="clip")
-                failed = failed | jnp.any(suspect & (buffer.kind == np.uint8(TEXT)))
+                buffer, suspect = quick_check(part, buffer, symbols, at_end=at_end)
+                failed = failed | suspect
+            case RewritePlan():
+                buffer = rewrite(plan, part, buffer, symbols, at_start=at_start, at_end=at_end, lowering=lowering)
+                overflows = buffer.length > buffer.data.shape[0]
+                failed = failed | overflows
+                buffer = buffer._replace(length=jnp.where(overflows, 0, buffer.length))
+                symbols = None
             case SplitPlan():
                 buffer = split(plan, part, buffer, symbols, at_end=at_end, lowering=lowering)
     return buffer, failed
@@ -108,10 +121,10 @@ def encode_bytes(
     capacity: int | None = None,
     lowering: Lowering | None = None,
 ) -> Encoded:
-    """Tokens of the UTF-8 text `data[:length]`, without the ids of a template. Pure; traced once for each shape and plan.
+    """Tokens of the UTF-8 text `data[:length]`, without the ids of a template. Pure; traced once a shape and plan.
 
-    `segment_starts`, padded with N, are the first bytes of packed documents, in order: what holds at the start of a text
-    holds at each, and no token crosses one. With `at_end=False` more text may follow: see `Encoded.decided`. `capacity`
+    `segment_starts`, padded with N, are the first bytes of packed documents, in order: what holds at the start of a
+    """`encode_bytes` of a part of a text: unless `at_start`, it begins where `decided` said that work may go on.
     is by default the largest possible count. `lowering` is by default that of the platform. Raises InputError, while
     tracing, where an argument's shape or dtype is wrong.
     """
@@ -139,7 +152,7 @@ def encode_window(
     capacity: int | None = None,
     lowering: Lowering | None = None,
 ) -> Encoded:
-    """`encode_bytes` of a part of a text: unless `at_start`, it begins where a `decided` said that work may be resumed.
+    """`encode_bytes` of a part of a text: unless `at_start`, it begins where `decided` said that work may be resumed.
 
     Where `checked`, the text is known to be in the normal form, and the quick check is not asked.
     """
@@ -150,9 +163,13 @@ def encode_window(
     length = jnp.asarray(length, jnp.int32)
     valid = valid_utf8(data, length)
     buffer = open_buffer(program, data, length, segment_starts)
-    buffer, failed = cut(program, buffer, at_end=at_end, lowering=lowering)
+    buffer, failed = cut(program, buffer, at_start=at_start, at_end=at_end, lowering=lowering)
     tokens = tokenize(program.plan.model, program.tables.model, buffer, capacity, lowering=lowering)
-    starts, ends = tokens.starts, tokens.ends
+    starts, ends, decided = tokens.starts, tokens.ends, buffer.decided
+    if buffer.origin is not None:
+        decided = jnp.where(decided < buffer.length, _at(buffer.origin[0], decided), length)
+        ends = _at(buffer.origin[1], ends - 1)
+        starts = _at(buffer.origin[0], starts)
     if checked is not None:
         failed = failed & ~checked
     overflow = tokens.count > capacity
@@ -174,8 +191,12 @@ def encode_window(
         count=count,
         segment_counts=counts,
         status=status,
-        decided=jnp.where(fine, buffer.decided, 0),
+        decided=jnp.where(fine, decided, 0),
     )
+
+
+def _at(values: jax.Array, index: jax.Array) -> jax.Array:
+    return values.at[index].get(mode="clip", wrap_negative_indices=False)
 
 
 def _check(data: jax.Array, segment_starts: jax.Array | None, capacity: int | None) -> None:

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from toktier_jax.errors import UnsupportedError
-from toktier_jax.plan import Plan, QuickCheckPlan, Step
+from toktier_jax.plan import BPEPlan, Plan, Step
 from toktier_jax.program.added import AddedStage, added_stage, added_tables, effective_tokens, special_as_text
 from toktier_jax.program.bpe import compile_bpe
-from toktier_jax.program.classes import Mask, partition
-from toktier_jax.program.split import SplitStage, split_stages, split_tables
+from toktier_jax.program.classes import Partition, partition
+from toktier_jax.program.rewrite import (
+    QuickCheckStage,
+    RewriteStage,
+    codes_of,
+    literals_in_text,
+    normalizer_stages,
+    prefix_stages,
+    quick_check_flags,
+    rewrite_tables,
+)
+from toktier_jax.program.split import SplitStage, Unit, split_stages, split_tables
 from toktier_jax.spec import types as spec
 from toktier_jax.types import AddedTables, EncodeProgram, ProgramTables
+
+_Stage = AddedStage | QuickCheckStage | RewriteStage | SplitStage
 
 
 def compile_program(of: spec.TokenizerSpec) -> EncodeProgram:
     """The program of a tokenizer, with numpy tables. Raises UnsupportedError, naming what only the reference can do."""
     if of.host_only:
         raise UnsupportedError("; ".join(of.host_only))
+    codes = codes_of(of)
     stages = _stages(of)
     masks = [mask for stage in stages if _over_characters(stage) for mask in stage.masks]
     parts = partition(masks) if masks else None
@@ -28,18 +40,18 @@ def compile_program(of: spec.TokenizerSpec) -> EncodeProgram:
     tables: list[Any] = []
     taken = 0
     for stage in stages:
-        members = None
+        members = np.zeros((0, 0), bool)
         if parts is not None and _over_characters(stage):
             members = parts.members[:, taken : taken + len(stage.masks)]
             taken += len(stage.masks)
         plans.append(stage.plan)
         tables.append(_tables(stage, members))
-    model_plan, model_tables = _model(of)
+    model_plan, model_tables = _model(of, codes)
     return EncodeProgram(
         ProgramTables(
             pages=None if parts is None else parts.pages,
             table=None if parts is None else parts.table,
-            codes=None if parts is None else np.zeros(8, np.uint8),
+            codes=None if parts is None else _code_classes(parts, codes),
             steps=tuple(tables),
             model=model_tables,
         ),
@@ -53,52 +65,46 @@ def as_text(program: EncodeProgram) -> EncodeProgram:
     return EncodeProgram(program.tables._replace(steps=steps), program.plan)
 
 
-@dataclass(frozen=True, eq=False)
-class CheckStage:
-    """Whether a text is surely in a normal form: no character lies in the mask."""
-
-    plan: QuickCheckPlan
-    masks: tuple[Mask, ...]
-
-
-def _quick_check(normalizer: spec.Unicode) -> CheckStage:
-    import unicodedata
-
-    form = normalizer.form
-    flags = np.array([not unicodedata.is_normalized(form, c) or unicodedata.combining(c) != 0 or unicodedata.category(c)=="Cn" for c in map(chr, range(0x110000))])
-    return CheckStage(QuickCheckPlan(form), (flags,))
-
-
-_Stage = AddedStage | SplitStage | CheckStage
-
-
-def _over_characters(stage: _Stage) -> bool:
-    return not (isinstance(stage, SplitStage) and stage.plan.unit == "byte")
-
-
-def _tables(stage: _Stage, members: np.ndarray | None) -> Any:
-    if isinstance(stage, SplitStage):
-        return split_tables(stage, members)
-    if isinstance(stage, CheckStage):
-        flags = np.zeros(256, bool)
-        flags[: len(members)] = members[:, 0]
-        return flags
-    return added_tables(stage, np.zeros((0, 0), bool) if members is None else members)
-
-
 def _stages(of: spec.TokenizerSpec) -> list[_Stage]:
+    """All stages before the model, in the order of the reference."""
     added = effective_tokens(of.added_tokens)
-    stages: list[_Stage | None] = [added_stage([token for token in added if not token.normalized])]
-    for normalizer in of.normalizers:
-        if not isinstance(normalizer, spec.Unicode):
-            raise UnsupportedError(f"normalizer {type(normalizer).__name__}")
-        stages.append(_quick_check(normalizer))
-    stages.append(added_stage([token for token in added if token.normalized]))
-    stages += split_stages(of.pre_tokenizers, of.dialect)
+    raw = added_stage([token for token in added if not token.normalized])
+    normalized = added_stage([token for token in added if token.normalized], literals_in_text(of))
+    stages: list[_Stage | None] = [raw, *normalizer_stages(of), normalized]
+    unit: Unit = "byte" if any(isinstance(step, spec.ByteLevelNormalizer) for step in of.normalizers) else "char"
+    for index, step in enumerate(of.pre_tokenizers):
+        stages += prefix_stages(of, index)
+        stages += split_stages([step], of.dialect, unit=unit)
+        if isinstance(step, spec.ByteLevel):
+            unit = "byte"
     return [stage for stage in stages if stage is not None]
 
 
-def _model(of: spec.TokenizerSpec) -> tuple[Any, Any]:
+def _over_characters(stage: _Stage) -> bool:
+    """Whether a stage's masks are over characters; those of a byte-unit split are over bytes."""
+    return not (isinstance(stage, SplitStage) and stage.plan.unit == "byte")
+
+
+def _tables(stage: _Stage, members: np.ndarray) -> Any:
+    match stage:
+        case AddedStage():
+            return added_tables(stage, members)
+        case QuickCheckStage():
+            return quick_check_flags(stage, members)
+        case RewriteStage():
+            return rewrite_tables(stage, members)
+        case SplitStage():
+            return split_tables(stage, members if _over_characters(stage) else None)
+
+
+def _code_classes(parts: Partition, codes: tuple[str, ...]) -> np.ndarray:
+    """Classes of the characters that internal codes stand for: uint8 [8]."""
+    classes = np.zeros(8, np.uint8)
+    classes[: len(codes)] = parts.lookup(np.array([ord(code) for code in codes], np.int64))
+    return classes
+
+
+def _model(of: spec.TokenizerSpec, codes: tuple[str, ...]) -> tuple[BPEPlan, Any]:
     if isinstance(of.model, spec.BPE | spec.BytePairRanks):
-        return compile_bpe(of.model, byte_level=of.byte_level)
+        return compile_bpe(of.model, byte_level=of.byte_level, codes=codes)
     raise UnsupportedError(f"model {type(of.model).__name__}")
