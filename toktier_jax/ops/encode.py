@@ -124,9 +124,9 @@ def encode_bytes(
     """Tokens of the UTF-8 text `data[:length]`, without the ids of a template. Pure; traced once a shape and plan.
 
     `segment_starts`, padded with N, are the first bytes of packed documents, in order: what holds at the start of a
-    """`encode_bytes` of a part of a text: unless `at_start`, it begins where `decided` said that work may go on.
-    is by default the largest possible count. `lowering` is by default that of the platform. Raises InputError, while
-    tracing, where an argument's shape or dtype is wrong.
+    text holds at each, and no token crosses one. With `at_end=False` more text may follow: see `Encoded.decided`.
+    `capacity` is by default the largest possible count. `lowering` is by default that of the platform.
+    Raises InputError, while tracing, where an argument's shape or dtype is wrong.
     """
     return encode_window(
         program,
