@@ -8,16 +8,16 @@ import importlib.resources
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, TypeVar
 
 import jax
 import numpy as np
 
-from toktier_jax.engine import open_device
+from toktier_jax.engine import DeviceEngine, open_device
 from toktier_jax.errors import CapacityError, InputError, UnsupportedError
 from toktier_jax.host import chat, decoders, fork, inputs, layout
-from toktier_jax.host.assemble import Assembler, DeviceResult
+from toktier_jax.host.assemble import Assembler
 from toktier_jax.host.decoders import StreamDecoder
 from toktier_jax.host.reference import Reference, Special, load_reference
 from toktier_jax.host.specials import find_special
@@ -29,20 +29,6 @@ from toktier_jax.spec.types import TokenizerSpec
 
 T = TypeVar("T")
 Text = str | bytes
-
-
-class DeviceRoute(Protocol):
-    """What the façade needs of the device path. A tokenizer that cannot have one names the reason instead."""
-
-    program: Any
-    steps: tuple[str, ...]  # what it does, in words, for explain()
-    compiles: Mapping[str, int]  # executables built, by function
-
-    def encode(self, data: bytes, special: Special) -> DeviceResult:
-        """Ids and spans of a text. Raises UnsupportedError with the reason where this text has to go elsewhere."""
-        ...
-
-    def warmup(self) -> None: ...
 
 
 class Tokenizer:
@@ -117,7 +103,7 @@ class Tokenizer:
         value, data = inputs.check_text(text)
         parse = self._check_special(value, special)
 
-        def on_device(device: DeviceRoute) -> Encoding:
+        def on_device(device: DeviceEngine) -> Encoding:
             found = device.encode(data, parse)
             return self._assembler.from_device(value, data, found, add_special_tokens=add_special_tokens, special=parse)
 
@@ -282,7 +268,7 @@ class Tokenizer:
 
     # ---- inside ----
 
-    def _routed(self, route: str, on_device: Callable[[DeviceRoute], T], on_reference: Callable[[str], T]) -> T:
+    def _routed(self, route: str, on_device: Callable[[DeviceEngine], T], on_reference: Callable[[str], T]) -> T:
         """Runs one of the two, and counts it."""
         inputs.check_choice("route", route, ("auto", "xla", "reference"))
         if route == "reference":
@@ -309,7 +295,7 @@ class Tokenizer:
             self._calls[route] += 1
         return result
 
-    def _need_device(self) -> DeviceRoute:
+    def _need_device(self) -> DeviceEngine:
         if self._device is None:
             raise UnsupportedError(f"no device path for {self._source.name}: {self._refusal}")
         return self._device
@@ -349,7 +335,9 @@ class Tokenizer:
 
     @property
     def _vocabulary(self) -> Vocabulary:
-        return self._once("vocabulary", lambda: build_vocabulary(self._source.spec, lambda t: self._reference.normalize(t)))
+        return self._once(
+            "vocabulary", lambda: build_vocabulary(self._source.spec, lambda text: self._reference.normalize(text))
+        )
 
     @property
     def _id_limit(self) -> int:

@@ -129,7 +129,10 @@ class MergeTables(NamedTuple):
     left_bounds    int32 [K]      at the hash of (last symbol of a token, id): no rule joins such a token with the id
                                   on its right at a lower rank
     right_bounds   int32 [K]      as left_bounds for (first symbol of a token, id) and the id on its left
-    symbols        uint32 [V]     hashes of each id's first symbol (low 16 bits) and last symbol
+    symbols        uint32 [V]     each id's first symbol (low 16 bits) and last symbol: bytes, or hashes of characters
+    of_bytes       int32 [65536, 4]  at first byte + 256 * second: rank and new id of their rule, the left bound of the
+                                  second after the first, the right bound of the first before the second; [1, 4] where
+                                  symbols are no bytes, or not the same everywhere
     """
 
     seed: Table
@@ -138,6 +141,7 @@ class MergeTables(NamedTuple):
     left_bounds: Table
     right_bounds: Table
     symbols: Table
+    of_bytes: Table
 
 
 class CutTables(NamedTuple):

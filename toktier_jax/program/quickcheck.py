@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,14 +15,11 @@ import numpy as np
 
 from toktier_jax.program import cache
 from toktier_jax.program.classes import CODE_POINTS, Mask
+from toktier_jax.program.normalizers import outputs, pack_table, unpack_table
 
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
-SEPARATOR = "\ua4d0"
-"""A letter that no normalizer changes, makes, or joins with another (checked by `outputs`)."""
-
 _LAST = "\u0345"  # no combining mark is ordered after this one
-_FIRST = "\u0334"  # none before this one
 _BLOCK = 4096
 
 
@@ -38,7 +34,7 @@ class FormFacts:
 
     reorders: Mask
     composes: Mask
-    changed: Mapping[int, str]
+    changed: dict[int, str]
 
     @property
     def contextual(self) -> Mask:
@@ -60,22 +56,10 @@ def form_facts(form: Form) -> FormFacts:
     if (stored := cache.load(entry)) is None:
         facts = _ask(form)
         masks = np.packbits([facts.reorders, facts.composes], axis=1)
-        changed = "".join(chr(code) + text + SEPARATOR for code, text in facts.changed.items())
-        arrays = {"masks": masks, "changed": np.frombuffer(changed.encode("utf-32-le"), np.uint32)}
-        cache.store(entry, form, arrays)
+        cache.store(entry, form, {"masks": masks, "changed": pack_table(facts.changed)})
         return facts
     reorders, composes = np.unpackbits(stored[1]["masks"], axis=1).astype(bool)
-    changed = bytes(stored[1]["changed"]).decode("utf-32-le").split(SEPARATOR)[:-1]
-    return FormFacts(reorders, composes, {ord(part[0]): part[1:] for part in changed})
-
-
-def outputs(normalizer: Any, codes: Iterable[int]) -> dict[int, str]:
-    """What a `tokenizers` normalizer makes of each character that stands alone, where that is something else."""
-    codes = [code for code in codes if code != ord(SEPARATOR) and not 0xD800 <= code < 0xE000]
-    text = "".join(chr(code) + SEPARATOR for code in codes)
-    parts = normalizer.normalize_str(text).split(SEPARATOR)
-    assert len(parts) == len(codes) + 1, "the separator was changed or made"
-    return {code: part for code, part in zip(codes, parts, strict=False) if part != chr(code)}
+    return FormFacts(reorders, composes, unpack_table(stored[1]["changed"]))
 
 
 def _ask(form: Form) -> FormFacts:
