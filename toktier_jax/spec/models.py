@@ -103,6 +103,8 @@ def _read_merges(node: Node, vocab: dict[str, int], prefix: str) -> list[tuple[s
         if not (type(pair) is tuple and len(pair) == 2 and type(pair[0]) is str and type(pair[1]) is str):
             raise merges.fail(f"entry {i} must be two tokens, not {entries[i]!r}")
     for i, (left, right) in enumerate(pairs):
+        if prefix and len(right.encode()) < len(prefix.encode()):
+            raise merges.fail(f"entry {i}: {right!r} is shorter than the continuing_subword_prefix {prefix!r}")
         joined = left + (_without(right, prefix) if prefix else right)
         if left not in vocab or right not in vocab or joined not in vocab:
             missing = next(token for token in (left, right, joined) if token not in vocab)
@@ -114,9 +116,8 @@ def _read_merges(node: Node, vocab: dict[str, int], prefix: str) -> list[tuple[s
 
 
 def _without(token: str, prefix: str) -> str:
-    """`token` less as many bytes as the prefix has: the reference cuts without looking (and panics past the end)."""
-    data, cut = token.encode(), len(prefix.encode())
-    return data[cut:].decode("utf-8", "replace") if len(data) >= cut else token
+    """`token` less as many bytes as the prefix has, which the reference cuts without looking at them."""
+    return token.encode()[len(prefix.encode()) :].decode("utf-8", "replace")
 
 
 def _read_unigram(node: Node) -> types.Unigram:

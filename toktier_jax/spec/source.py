@@ -115,6 +115,7 @@ def from_directory(path: str | os.PathLike[str]) -> Source:
 def from_hub(name: str) -> Source:
     """The tokenizer files of a hub repository, by huggingface_hub and its cache. Raises SpecError, also offline."""
     import huggingface_hub
+    from huggingface_hub import constants
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
@@ -125,7 +126,7 @@ def from_hub(name: str) -> Source:
         raise SpecError(f"the hub refused {name!r}: {error}") from error
     except Exception as error:
         # Which class it is depends on the version and on the transport below it
-        offline = " (HF_HUB_OFFLINE is set)" if huggingface_hub.constants.HF_HUB_OFFLINE else ""
+        offline = " (HF_HUB_OFFLINE is set)" if constants.HF_HUB_OFFLINE else ""
         raise SpecError(
             f"{name!r} is no local directory, and the hub cannot be reached{offline} while its files are not in the "
             f"local cache: {type(error).__name__}; pass a local directory, or fetch the files first"
