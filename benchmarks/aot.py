@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 import functools
 import importlib.util
+import json
 import os
 import sys
 import time
@@ -42,6 +43,7 @@ COLUMNS = (
     "tokenizer", "what", "platform", "bytes", "kernels", "a_round", "temp_a_byte", "compile_s", "cpu_s", "predicted_ms",
     "missed",
 )  # fmt: skip
+DETAILS = ("tokenizer", "what", "platform", "kernels_of", "loops", "rounds")
 KERNELS = {"qwen-3": 120, "o200k_base": 150}
 LIMITS = {"a_round": 6, "temp_a_byte": 40, "compile_s": 30, "predicted_ms": 0.87}
 """What the encode of 1 Mi bytes for an H200 is held to."""
@@ -226,8 +228,14 @@ def row(tokenizer: str, what: str, platform: Platform, size: int, target: Target
         "predicted_ms": None if predicted is None else predicted * 1e3,
         "traffic_mb": compiled.module.straight.traffic / 1e6,
         "lookups_m": compiled.module.straight.lookups / 1e6,
+        "kernels_of": dict(compiled.module.straight.origins.most_common()),
         "loops": [
-            {"name": loop.name, "kernels": loop.round.launches, "traffic_mb": loop.round.traffic / 1e6}
+            {
+                "name": loop.name,
+                "kernels": loop.round.launches,
+                "kernels_of": dict(loop.round.origins.most_common()),
+                "traffic_mb": loop.round.traffic / 1e6,
+            }
             for loop in every(compiled.module.loops)
         ],
         "rounds": [dataclasses.asdict(loop) for loop in turns],
@@ -246,6 +254,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--platforms", nargs="+", choices=PACKAGES, default=list(PACKAGES))
     parser.add_argument("--bytes", nargs="+", type=int, default=[1 << 20], metavar="N", help="capacities")
     parser.add_argument("--out", type=Path, default=report.RESULTS)
+    parser.add_argument("--details", action="store_true", help="kernels by source file, loops and their rounds")
     arguments = parser.parse_args(argv)
     os.environ.update(ENVIRONMENT)
     reasons = {platform: missing(platform) for platform in arguments.platforms}
@@ -259,6 +268,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                     rows.append(row(tokenizer, what, platform, size, target, turns))
                     print(report.table(rows[-1:], COLUMNS).splitlines()[-1], file=sys.stderr)
     print(report.table(rows, COLUMNS))
+    if arguments.details:
+        print(json.dumps([{key: line[key] for key in DETAILS} for line in rows], indent=1))
     skipped = [f"{platform}: {reason}" for platform, reason in reasons.items() if reason]
     for reason in skipped:
         print(f"SKIPPED {reason}")

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 _BITS = {"pred": 8, "token": 0, "opaque": 0}
@@ -41,9 +42,14 @@ _SECTOR = 32
 
 @dataclass
 class Cost:
-    """Launches and what they move: kernels by opcode, bytes read and written, look-ups in small tables."""
+    """Launches and what they move.
+
+    kernels  by opcode; origins: by the source file that they come from
+    traffic  bytes read and written; lookups: in small tables
+    """
 
     kernels: Counter[str] = field(default_factory=Counter)
+    origins: Counter[str] = field(default_factory=Counter)
     traffic: float = 0.0
     lookups: float = 0.0
 
@@ -53,6 +59,7 @@ class Cost:
 
     def __iadd__(self, other: Cost) -> Cost:
         self.kernels.update(other.kernels)
+        self.origins.update(other.origins)
         self.traffic += other.traffic
         self.lookups += other.lookups
         return self
@@ -92,6 +99,13 @@ class _Instruction:
 _Computation = dict[str, _Instruction]
 
 
+class _Text(NamedTuple):
+    """A module by computation; the source file of each stack frame."""
+
+    computations: dict[str, _Computation]
+    files: dict[str, str]
+
+
 def read(text: str) -> Module:
     """The costs of a module, from `compiled.as_text()`."""
     computations: dict[str, _Computation] = {}
@@ -102,7 +116,15 @@ def read(text: str) -> Module:
             entry = head[2] if head[1] else entry
         elif found := _INSTRUCTION.match(line):
             current[found[2]] = _instruction(found[2], found[3], bool(found[1]))
-    return _cost(computations, entry)
+    return _cost(_Text(computations, _files(text)), entry)
+
+
+def _files(text: str) -> dict[str, str]:
+    """The name of the source file of each stack frame, from the tables at the head of the module."""
+    names = {number: Path(name).name for number, name in re.findall(r'^(\d+) "([^"]*\.py)"$', text, re.MULTILINE)}
+    places = dict(re.findall(r"^(\d+) \{file_name_id=(\d+) ", text, re.MULTILINE))
+    frames = re.findall(r"^(\d+) \{file_location_id=(\d+) ", text, re.MULTILINE)
+    return {frame: names.get(places.get(place, ""), "") for frame, place in frames}
 
 
 def _instruction(name: str, text: str, root: bool) -> _Instruction:
@@ -122,42 +144,44 @@ def _closing(text: str) -> int:
     return len(text)
 
 
-def _cost(computations: dict[str, _Computation], name: str) -> Module:
+def _cost(module: _Text, name: str) -> Module:
     cost, loops = Cost(), list[Loop]()
-    for instruction in computations[name].values():
+    for instruction in module.computations[name].values():
         match instruction.opcode:
             case "while":
-                body = _cost(computations, _called(instruction, "body"))
-                body.straight.__iadd__(_cost(computations, _called(instruction, "condition")).straight)
+                body = _cost(module, _called(instruction, "body"))
+                body.straight.__iadd__(_cost(module, _called(instruction, "condition")).straight)
                 trips = _TRIPS.search(instruction.attributes)
                 loops.append(Loop(_label(instruction), body.straight, int(trips[1]) if trips else None, body.loops))
             case "conditional":
                 dearest = max(
-                    (_cost(computations, branch) for branch in _branches(instruction)),
+                    (_cost(module, branch) for branch in _branches(instruction)),
                     key=lambda branch: branch.straight.launches,
                 )
                 cost += dearest.straight
                 loops += dearest.loops
             case "call":
-                inner = _cost(computations, _called(instruction, "to_apply"))
+                inner = _cost(module, _called(instruction, "to_apply"))
                 cost += inner.straight
                 loops += inner.loops
             case opcode if opcode not in _NO_KERNEL:
-                cost += _kernel(computations, computations[name], instruction)
+                cost += _kernel(module, module.computations[name], instruction)
     return Module(cost, loops)
 
 
-def _kernel(computations: dict[str, _Computation], outside: _Computation, instruction: _Instruction) -> Cost:
+def _kernel(module: _Text, outside: _Computation, instruction: _Instruction) -> Cost:
     """One launch. Results are written and operands read whole, but for what is only sliced, updated or looked up."""
     if "calls=" in instruction.attributes:
-        body = computations[_called(instruction, "calls")]
+        body = module.computations[_called(instruction, "calls")]
         parameters = {i.name: int(i.arguments) for i in body.values() if i.opcode == "parameter"}
     else:  # an instruction that stands alone is its own body
         body = {name: outside[name] for name in instruction.operands if name in outside} | {
             instruction.name: instruction
         }
         parameters = {name: at for at, name in enumerate(instruction.operands)}
-    cost = Cost(Counter([instruction.opcode]))
+    frame = re.search(r"stack_frame_id=(\d+)", instruction.attributes)
+    origin = module.files.get(frame[1], "") if frame else ""
+    cost = Cost(Counter([instruction.opcode]), Counter([origin or "the compiler"]))
     for name in parameters:
         if name in body:
             cost.traffic += _read(body, name, body[name].shape)

@@ -35,7 +35,7 @@ def count_rounds(function: Callable[..., Any], *arguments: Any) -> list[Rounds]:
         shape.append(loops)
         return _counts(loops)
 
-    counts = iter(jax.device_get(jax.jit(run)(*leaves)))
+    counts = map(int, jax.device_get(jax.jit(run)(*leaves)))
     return _filled(shape[0], counts)
 
 
