@@ -26,10 +26,14 @@ from ..types import NEVER
 from .runs import alternate
 
 
+UNSEEN = -1
+"""A level below all: nothing is known of what is not in sight."""
+
+
 class Limits(NamedTuple):
     """Levels, int32 [W] each, in a window of tokens.
 
-    pair         of the merge of each token with the next; NEVER where there is none, 0 where the next is not in sight
+    pair         of the merge of each token with the next; NEVER where there is none, UNSEEN where the next is not in sight
     least_left   no rule of lower rank merges the token with anything on its left
     least_right  and on its right
     left, right  the token is not merged to the left, to the right, below these levels
@@ -86,13 +90,15 @@ def _moved(values: Int32[Array, " W"], by: jax.Array, edge: jax.Array, leftwards
 def certain(at: Limits, cascade: Cascade | None) -> Bool[Array, " W"]:
     """Which tokens merge with the next one now; where there is no such pair the answer means nothing.
 
-    Merges of one level come from left to right, so what ties on the right comes later, and what ties on the left too
-    where its token merges on with nothing at that level. Of a run of ties (`aaaa`) every second pair merges.
+    Merges of one level come from left to right, so what ties on the right comes later. What ties on the left comes
+    earlier, but does not matter where it is not next to the pair (that is, no rule of the pair's own rank joins
+    something with its left token) and what it makes merges on with nothing at once. Of a run of ties (`aaaa`) every
+    second pair merges.
     """
     right = after(at.right, NEVER)
-    proper = at.pair > 0 if cascade is None else cascade.rank == at.pair
+    proper = at.pair >= 0 if cascade is None else cascade.rank == at.pair
     calm = jnp.ones_like(proper) if cascade is None else ~cascade.cascades
-    left_sure = (at.pair < at.left) | ((at.pair == at.left) & calm)
+    left_sure = (at.pair < at.left) | ((at.pair == at.left) & calm & (at.least_left < at.pair))
     right_sure = at.pair <= right
     tie = proper & before(proper, False) & (at.pair == before(at.pair, NEVER))
     turn = alternate(tie, left_sure & right_sure)
@@ -111,8 +117,8 @@ def _at_once(at: Limits, of: Cascade) -> Bool[Array, " W"]:
     from_left = jnp.maximum(before(at.left, edge), at.least_left)  # by what the left neighbour becomes
     from_right = after(jnp.maximum(after(at.right, NEVER), at.least_right), NEVER)
     pair_left, pair_right = before(at.pair, edge), after(at.pair, NEVER)
-    first_left = ~of.late & (of.rank < before(of.rank, 0))
-    first_right = ~of.late | (of.rank < after(of.rank, 0))
+    first_left = ~of.late & (of.rank < before(of.rank, UNSEEN))
+    first_right = ~of.late | (of.rank < after(of.rank, UNSEEN))
     left_sure = (at.pair < from_left) & ((at.pair < pair_left) | ((at.pair == pair_left) & first_left))
     right_sure = (at.pair <= from_right) & ((at.pair < pair_right) | ((at.pair == pair_right) & first_right))
     return left_sure & right_sure

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, UInt32
 
-from .chunks import for_chunks, part
+from .chunks import Stage, for_chunks, part
 from .lookup import take
-from .members import rank_of, ranked, total
+from .members import Ranked, rank_of, ranked, total
 from .pieces import in_order
 
 
@@ -57,6 +57,7 @@ def emit(
     capacity: int,
     *,
     chunks: tuple[int, int],
+    run: Stage,
 ) -> Tokens:
     """Writes single tokens and those of missed strings to their places among all tokens.
 
@@ -72,25 +73,29 @@ def emit(
     out = (jnp.full(capacity, -1, jnp.int32), jnp.zeros(capacity, jnp.int32), jnp.zeros(capacity, jnp.int32))
     chunk = chunks[1]
 
+    def place(every: Ranked, begins: jax.Array, real: jax.Array) -> jax.Array:
+        return jnp.where(real, rank_of(every, begins), capacity)
+
     def put(out: tuple[jax.Array, ...], where: jax.Array, *values: jax.Array) -> tuple[jax.Array, ...]:
         return tuple(a.at[where].set(v, mode="drop") for a, v in zip(out, values, strict=True))
 
     def single(start: jax.Array, out: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         ids, begins = part(strings.ids, start, chunk), part(strings.begins, start, chunk)
         real = (start + jnp.arange(chunk, dtype=jnp.int32) < strings.count) & (ids >= 0)
-        where = jnp.where(real, rank_of(every, begins), capacity)
-        return put(out, where, ids, begins, part(strings.begins, start + 1, chunk))
+        return put(out, run(place, every, begins, real), ids, begins, part(strings.begins, start + 1, chunk))
 
     out = for_chunks(strings.count, size, chunk, single, out)
+
+    def describe(begins: jax.Array, next_: jax.Array) -> tuple[jax.Array, jax.Array]:
+        number = rank_of(missed_before, begins, own=True) - 1
+        end = take(strings.begins, take(strings.missed, number) + 1)
+        return take(tokens, begins + take(moved, number)), jnp.minimum(next_, end)
 
     def several(start: jax.Array, out: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         begins = part(list_, start, chunk)
         real = start + jnp.arange(chunk, dtype=jnp.int32) < count
-        number = rank_of(missed_before, jnp.minimum(begins + 1, size)) - 1
-        string = take(strings.missed, number)
-        ids = take(tokens, begins + take(moved, number))
-        ends = jnp.minimum(part(list_, start + 1, chunk), take(strings.begins, string + 1))
-        return put(out, jnp.where(real, rank_of(every, begins), capacity), ids, begins, ends)
+        ids, ends = run(describe, begins, part(list_, start + 1, chunk))
+        return put(out, run(place, every, begins, real), ids, begins, ends)
 
     out = for_chunks(count, size, chunk, several, out)
     return Tokens(*out, total(every), jnp.bool_(False))

@@ -86,10 +86,10 @@ def total(of: Ranked) -> Int32[Array, ""]:
     return of.before[-1] + lax.population_count(of.words[-1]).astype(jnp.int32)
 
 
-def rank_of(of: Ranked, position: Int32[Array, " C"]) -> Int32[Array, " C"]:
-    """Members before each position (within the words)."""
+def rank_of(of: Ranked, position: Int32[Array, " C"], *, own: bool = False) -> Int32[Array, " C"]:
+    """Members before each position (within the words), itself counted too with `own`."""
     pair = jnp.stack([of.words.astype(jnp.int32), of.before], axis=1).at[position >> 5].get(mode="promise_in_bounds")
-    below = (np.uint32(1) << (position & 31).astype(jnp.uint32)) - np.uint32(1)
+    below = (np.uint32(1 + own) << (position & 31).astype(jnp.uint32)) - np.uint32(1)
     return pair[:, 1] + lax.population_count(pair[:, 0].astype(jnp.uint32) & below).astype(jnp.int32)
 
 

@@ -4,7 +4,8 @@ After each round the neighbours of what has merged see further (ops/certain.py).
 merged across ends a piece, and a token between two such borders is done. The first merge of all is certain once limits
 have been followed as far as they go.
 
-A round is a pass over all tokens in windows, each of which begins with the last few tokens of the one before.
+A round is a pass over all tokens in windows, each of which begins with the last few tokens of the one before: these
+are left as they were, so that each pair is seen with what is beside it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from jaxtyping import Array, Bool, Int32
 
 from ..plan import BPEPlan
 from ..types import CASCADES, NEVER, MergeTables
-from .certain import Cascade, Limits, after, before, certain, limit
+from .certain import UNSEEN, Cascade, Limits, after, before, certain, limit
 from .chunks import Stage, for_chunks, part, write
 from .members import pack, ranked, ranks, total
-from .rules import Rule, bounds, find_rules
+from .rules import Rule, find_rules
 
 OVERLAP = 16
-"""Tokens that a window looks at again after the one before it: so far at least a pair sees to both sides in one."""
+"""Tokens at the end of a window that the next one begins with."""
 
 
 class Flat(NamedTuple):
@@ -43,6 +44,7 @@ class _Pass(NamedTuple):
     """A pass over all tokens; what a window leaves is written back behind what the ones before it left.
 
     read, kept       where the window begins, where what it leaves goes
+    fresh            the first pass: all tokens are symbols
     merged, waiting  whether this pass merged anything, saw a pair that has a rule
     far              limits are followed as far as there is text: a pass before merged nothing
     stuck            so did this one, with pairs left
@@ -52,6 +54,7 @@ class _Pass(NamedTuple):
     tokens: Int32[Array, " N"]
     read: jax.Array
     kept: jax.Array
+    fresh: jax.Array
     merged: jax.Array
     waiting: jax.Array
     far: jax.Array
@@ -67,8 +70,8 @@ def merge(
     window: tokens looked at at a time, a multiple of 32. 2 ** steps - 1 tokens away is looked in every round; over all
     the window after one that was idle.
     """
-    no = jnp.bool_(False)
-    state = _Pass(flat, tokens, jnp.int32(0), jnp.int32(0), no, no, no, no, flat.count > 0)
+    zero, no = jnp.int32(0), jnp.bool_(False)
+    state = _Pass(flat, tokens, zero, zero, jnp.bool_(True), no, no, no, no, flat.count > 0)
     state = lax.while_loop(lambda s: s.going, lambda s: _window(plan, merges, s, window, steps, run), state)
 
     def rest(start: jax.Array, tokens: jax.Array) -> jax.Array:
@@ -87,6 +90,7 @@ class _View(NamedTuple):
     head             bool [W]   begins a piece
     joint            bool [W]   has a next token in its piece, which is in sight
     unseen           bool [W]   its next token is in the next window
+    held             bool [W]   the next window begins with it, or with the next token
     """
 
     id: Int32[Array, " W"]
@@ -95,6 +99,7 @@ class _View(NamedTuple):
     head: Bool[Array, " W"]
     joint: Bool[Array, " W"]
     unseen: Bool[Array, " W"]
+    held: Bool[Array, " W"]
 
 
 def _view(flat: Flat, read: jax.Array, *, size: int) -> _View:
@@ -102,9 +107,11 @@ def _view(flat: Flat, read: jax.Array, *, size: int) -> _View:
     index = jnp.arange(size, dtype=jnp.int32)
     last = jnp.minimum(flat.count - read, size) - 1
     head = (rows[:, 1] & 1) == 1
-    unseen = (read + size < flat.count) & (index == last)
+    more = read + size < flat.count
     joint = ~after(head, True) & (index < last)
-    return _View(rows[:, 0], jnp.where(index <= last, rows[:, 1], -1), rows[:, -1], head, joint, unseen)
+    place = jnp.where(index <= last, rows[:, 1], -1)
+    held = more & (index >= size - OVERLAP - 1)
+    return _View(rows[:, 0], place, rows[:, -1], head, joint, more & (index == last), held)
 
 
 class _Levels(NamedTuple):
@@ -116,18 +123,16 @@ class _Levels(NamedTuple):
     known: Bool[Array, " W"]
 
 
-def _levels(
-    plan: BPEPlan, view: _View, rule: Rule, least: tuple[jax.Array, jax.Array], first: Bool[Array, ""]
-) -> _Levels:
+def _levels(plan: BPEPlan, view: _View, rule: Rule, first: Bool[Array, ""]) -> _Levels:
     """`first`: the window is the first one, so nothing is before it."""
     known = view.joint & (rule.rank < NEVER)
     level = jnp.where(known, rule.rank, NEVER)
     if plan.cascades:
         level = jnp.where(known, jnp.maximum(level, jnp.maximum(view.made, after(view.made, 0))), NEVER)
     at_edge = ~first & (jnp.arange(level.shape[0], dtype=jnp.int32) == 0)
-    left = jnp.where(view.head, NEVER, jnp.where(at_edge, 0, least[0]))
-    right = jnp.where(view.unseen, 0, jnp.where(view.joint, least[1], NEVER))
-    return _Levels(jnp.where(view.unseen, 0, level), left, right, known)
+    left = jnp.where(view.head, NEVER, jnp.where(at_edge, UNSEEN, rule.least_left))
+    right = jnp.where(view.unseen, UNSEEN, jnp.where(view.joint, rule.least_right, NEVER))
+    return _Levels(jnp.where(view.unseen, UNSEEN, level), left, right, known)
 
 
 class _Left(NamedTuple):
@@ -157,13 +162,13 @@ def _settle(
     if plan.cascades:
         late = (rule.rank < at.pair) & (after(view.made, 0) == at.pair)
         cascade = Cascade(jnp.where(levels.known, rule.rank, NEVER), late, (rule.new & CASCADES) != 0)
-    merging = levels.known & certain(at, cascade)
+    merging = levels.known & certain(at, cascade) & ~view.held
     never = (at.pair == NEVER) & (at.left == NEVER) & (after(at.right, NEVER) == NEVER)
     border = (view.joint & never) | ~(view.joint | view.unseen)  # nothing is ever merged across it
     begins = view.head | before(border, False)
     ends = jnp.where(merging, after(border, True), border)
     alive = ~before(merging, False) & (view.place >= 0)
-    done = alive & begins & ends
+    done = alive & begins & ends & ~view.held
     id = jnp.where(merging, rule.new & (CASCADES - 1), view.id)
     columns = [id, view.place | begins.astype(jnp.int32)]
     if plan.cascades:
@@ -178,9 +183,8 @@ def _settle(
 def _window(plan: BPEPlan, merges: MergeTables, s: _Pass, size: int, steps: int, run: Stage) -> _Pass:
     """One window of a pass; the last one also begins the next pass, or ends the work."""
     view = run(lambda *a: _view(*a, size=size), s.flat, s.read)
-    rule = find_rules(merges, view.id, after(view.id, 0), run)
-    least = bounds(merges, before(view.id, 0), view.id, after(view.id, 0), run)
-    levels = run(lambda *a: _levels(plan, *a), view, rule, least, s.read == 0)
+    rule = find_rules(merges, view.id, s.fresh if merges.of_bytes.shape[0] > 1 else None, run)
+    levels = run(lambda *a: _levels(plan, *a), view, rule, s.read == 0)
     reach = jnp.where(s.far, size.bit_length(), steps)
     edge = levels.least_left[0]
     sides = (
@@ -192,17 +196,17 @@ def _window(plan: BPEPlan, merges: MergeTables, s: _Pass, size: int, steps: int,
     merged, waiting = s.merged | left.merged, s.waiting | jnp.any(levels.known)
     more = s.read + size < s.flat.count
     rows = write(s.flat.rows, left.close[OVERLAP:], s.kept)
-    # the last tokens are looked at again with the next window: they move before it
-    again = jnp.where(more, jnp.minimum(left.count, OVERLAP), 0)
+    # the next window begins with the last tokens: they move before it
     seam = s.read + size - OVERLAP
     rows = write(rows, jnp.where(more, part(left.close, left.count, OVERLAP), part(rows, seam, OVERLAP)), seam)
-    kept = s.kept + left.count - again
+    kept = s.kept + left.count - jnp.where(more, OVERLAP, 0)
     idle = ~merged & waiting
     return _Pass(
         flat=Flat(rows, jnp.where(more, s.flat.count, kept)),
         tokens=tokens,
-        read=jnp.where(more, s.read + size - again, 0),
+        read=jnp.where(more, s.read + size - OVERLAP, 0),
         kept=jnp.where(more, kept, 0),
+        fresh=s.fresh & more,
         merged=merged & more,
         waiting=waiting & more,
         far=s.far | (idle & ~more),

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int32
+from jax import lax
+from jaxtyping import Array, Bool, Int32, UInt32
 
 from ..types import NEVER, MergeTables
 from .chunks import Stage
@@ -16,45 +17,61 @@ from .lookup import slot_of, take
 
 
 class Rule(NamedTuple):
-    """What merging pairs would be: rank (NEVER where there is no rule), new id with its flag CASCADES."""
+    """What tables say of each token and its neighbours, int32 [W] each.
 
-    rank: Int32[Array, " C"]
-    new: Int32[Array, " C"]
-
-
-def find_rules(
-    merges: MergeTables, left: Int32[Array, " C"], right: Int32[Array, " C"], run: Stage
-) -> Rule:
-    """The rule of each pair of ids."""
-
-    def slots(merges: MergeTables, left: jax.Array, right: jax.Array) -> jax.Array:
-        return slot_of(merges.seed, merges.displacements, [left.astype(jnp.uint32), right.astype(jnp.uint32)])
-
-    def compare(merges: MergeTables, slot: jax.Array, left: jax.Array, right: jax.Array) -> Rule:
-        row = take(merges.rows, slot)
-        found = (row[:, 0] == left) & (row[:, 1] == right)
-        return Rule(jnp.where(found, row[:, 2], NEVER), row[:, 3])
-
-    return run(compare, merges, run(slots, merges, left, right), left, right)
-
-
-def bounds(
-    merges: MergeTables, before: Int32[Array, " C"], id: Int32[Array, " C"], after: Int32[Array, " C"], run: Stage
-) -> tuple[Int32[Array, " C"], Int32[Array, " C"]]:
-    """Ranks below which each id is merged with no token on its left, and with none on its right.
-
-    `before` and `after` are its neighbours now: whatever they are when that happens, they still end with the same
-    symbol, and begin with the same.
+    rank         of the rule that joins the token and the next one; NEVER where there is none
+    new          the id that this makes, with flag CASCADES
+    least_left   no rule of lower rank joins the token with any on its left that ends as its neighbour does
+    least_right  nor with any on its right that begins as its neighbour does
     """
-    bits = merges.left_bounds.shape[0].bit_length() - 1
 
-    def look(merges: MergeTables, before: jax.Array, id: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array]:
+    rank: Int32[Array, " W"]
+    new: Int32[Array, " W"]
+    least_left: Int32[Array, " W"]
+    least_right: Int32[Array, " W"]
+
+
+def find_rules(merges: MergeTables, id: Int32[Array, " W"], bytes_: Bool[Array, ""] | None, run: Stage) -> Rule:
+    """The rules of neighbours. bytes_: bool [], whether all tokens are single bytes, which are looked up faster."""
+    symbols = run(lambda table, id: take(table, id), merges.symbols, id)
+    args = (merges, id, symbols)
+    if bytes_ is None:
+        return _of_ids(*args, run)
+    return lax.cond(bytes_, lambda *args: _of_bytes(*args), lambda *args: _of_ids(*args, run), *args)
+
+
+def _of_bytes(merges: MergeTables, id: Int32[Array, " W"], symbols: UInt32[Array, " W"]) -> Rule:
+    del id
+    pair = (symbols >> np.uint32(16)) | (_next(symbols) & np.uint32(0xFF)) << np.uint32(8)
+    row = take(merges.of_bytes, pair.astype(jnp.int32))
+    return Rule(row[:, 0], row[:, 1], _previous(row[:, 2]), row[:, 3])
+
+
+def _of_ids(merges: MergeTables, id: Int32[Array, " W"], symbols: UInt32[Array, " W"], run: Stage) -> Rule:
+    following = _next(id)
+
+    def slots(merges: MergeTables, id: jax.Array, following: jax.Array) -> jax.Array:
+        return slot_of(merges.seed, merges.displacements, [id.astype(jnp.uint32), following.astype(jnp.uint32)])
+
+    def compare(rows: jax.Array, slot: jax.Array, id: jax.Array, following: jax.Array) -> tuple[jax.Array, jax.Array]:
+        row = take(rows, slot)
+        found = (row[:, 0] == id) & (row[:, 1] == following)
+        return jnp.where(found, row[:, 2], NEVER), row[:, 3]
+
+    def least(merges: MergeTables, id: jax.Array, symbols: jax.Array) -> tuple[jax.Array, jax.Array]:
+        bits = merges.left_bounds.shape[0].bit_length() - 1
         name = id.astype(jnp.uint32)
-        last = take(merges.symbols, before) >> np.uint32(16)
-        first = take(merges.symbols, after) & np.uint32(0xFFFF)
-        return (
-            take(merges.left_bounds, bound_index(last, name, bits).astype(jnp.int32)),
-            take(merges.right_bounds, bound_index(first, name, bits).astype(jnp.int32)),
-        )
+        left = bound_index(_previous(symbols) >> np.uint32(16), name, bits)
+        right = bound_index(_next(symbols) & np.uint32(0xFFFF), name, bits)
+        return take(merges.left_bounds, left.astype(jnp.int32)), take(merges.right_bounds, right.astype(jnp.int32))
 
-    return run(look, merges, before, id, after)
+    rank, new = run(compare, merges.rows, run(slots, merges, id, following), id, following)
+    return Rule(rank, new, *run(least, merges, id, symbols))
+
+
+def _previous(values: jax.Array) -> jax.Array:
+    return jnp.concatenate([values[:1], values[:-1]])
+
+
+def _next(values: jax.Array) -> jax.Array:
+    return jnp.concatenate([values[1:], values[-1:]])

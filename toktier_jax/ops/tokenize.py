@@ -37,7 +37,7 @@ def _sizes(size: int, lowering: Lowering) -> _Sizes:
         whole = -(-size // 4096) * 4096
         return _Sizes(whole, whole // 4, whole // 4, 3)
     whole = max(1024, 1 << (size - 1).bit_length())
-    return _Sizes(min(whole, 1 << 15), min(whole, 1 << 13), min(whole, 1 << 12), 2)
+    return _Sizes(min(whole, 1 << 15), min(whole, 1 << 13), min(whole, 1 << 13), 2)
 
 
 def tokenize(
@@ -73,7 +73,9 @@ def tokenize(
     )
     firsts = _firsts(tokens, missed, strings, sizes)
     moved = take(missed.starts, missed.models) - missed.starts
-    out = emit(strings, missed.edges, tokens, firsts, moved, capacity, chunks=(sizes.data, sizes.strings))
+    out = emit(
+        strings, missed.edges, tokens, firsts, moved, capacity, chunks=(sizes.data, sizes.strings), run=run
+    )
     return out._replace(unresolved=lost | stuck)
 
 

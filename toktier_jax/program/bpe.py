@@ -37,7 +37,9 @@ def compile_bpe(
     known = np.ones(256, bool) if unknown != "fuse" else np.all(byte_ids >= 0, axis=0)
     cuts = cut_tables(every, base, ~known)
     usable, usable_own = _usable(model, every, own, byte_level, codes)
-    merges, cascades = merge_tables(rules, pairs, 1 + max(int(every.ids.max(initial=0)), int(rules.new.max(initial=0))))
+    size = 1 + max(int(every.ids.max(initial=0)), int(rules.new.max(initial=0)))
+    plain = unit == "byte" and not places and bool(np.all(byte_ids >= 0))
+    merges, cascades = merge_tables(rules, pairs, size, byte_ids[0] if plain else None)
     plan = BPEPlan(
         unit=unit,
         unknown=unknown,

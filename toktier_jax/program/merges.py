@@ -1,4 +1,4 @@
-"""The merge rules of a BPE model as arrays and hash tables, and BPE by its definition, in numpy, for whole vocabularies."""
+"""The merge rules of a BPE model as arrays and hash tables; BPE by definition, in numpy, of whole vocabularies."""
 
 from __future__ import annotations
 
@@ -114,10 +114,11 @@ def merge_all(symbols: np.ndarray, sizes: np.ndarray, pairs: PairTable) -> tuple
     return first, count
 
 
-def merge_tables(rules: Rules, pairs: PairTable, size: int) -> tuple[MergeTables, bool]:
-    """Tables of the rules over ids below `size`, and whether some rule makes a token that can be merged at a lower rank.
+def merge_tables(rules: Rules, pairs: PairTable, size: int, byte_ids: np.ndarray | None) -> tuple[MergeTables, bool]:
+    """Tables of rules over ids below `size`, and whether a token can be merged at a lower rank than one it is made at.
 
-    Raises UnsupportedError where rules disagree about how their new token begins or ends.
+    byte_ids: int [256], the ids of bytes where these are the symbols. Raises UnsupportedError where rules disagree
+    about how their new token begins or ends.
     """
     first, last = _ends(rules, size)
     lowest = np.full(size, NEVER)
@@ -126,23 +127,45 @@ def merge_tables(rules: Rules, pairs: PairTable, size: int) -> tuple[MergeTables
     rows = pairs.rows.copy()
     cascades = (rows[:, 0] >= 0) & (lowest[rows[:, 3]] < rows[:, 2])
     rows[cascades, 3] |= CASCADES
+    if byte_ids is None:
+        first, last = ((ends * np.uint32(0x9E3779B1)) >> np.uint32(16) for ends in (first, last))
+        of_bytes = np.full((1, 4), NEVER, np.int32)
+    else:
+        byte_of = np.zeros(size, np.uint32)
+        byte_of[byte_ids] = np.arange(256)
+        of_bytes = _of_bytes(rules, pairs._replace(rows=rows), byte_ids, byte_of[first], byte_of[last])
+        first, last = byte_of[first], byte_of[last]
     bits = max(2 * len(rules.rank) - 1, 1 << 8).bit_length()
-    left_bounds = np.full(1 << bits, NEVER, np.int32)
-    at = bound_index(last[rules.left], rules.right.astype(np.uint32), bits)
-    np.minimum.at(left_bounds, at, rules.rank.astype(np.int32))
-    right_bounds = np.full(1 << bits, NEVER, np.int32)
-    at = bound_index(first[rules.right], rules.left.astype(np.uint32), bits)
-    np.minimum.at(right_bounds, at, rules.rank.astype(np.int32))
+    left_bounds, right_bounds = np.full((2, 1 << bits), NEVER, np.int32)
+    rank = rules.rank.astype(np.int32)
+    np.minimum.at(left_bounds, bound_index(last[rules.left], rules.right.astype(np.uint32), bits), rank)
+    np.minimum.at(right_bounds, bound_index(first[rules.right], rules.left.astype(np.uint32), bits), rank)
     symbols = np.zeros(1 << max(size - 1, 1).bit_length(), np.uint32)
     symbols[:size] = first | last << np.uint32(16)
     tables = MergeTables(
-        pairs.hash.seed, pairs.hash.displacements, rows, left_bounds, right_bounds, symbols
+        pairs.hash.seed, pairs.hash.displacements, rows, left_bounds, right_bounds, symbols, of_bytes
     )
     return tables, bool(cascades.any())
 
 
+def _of_bytes(
+    rules: Rules, pairs: PairTable, byte_ids: np.ndarray, first: np.ndarray, last: np.ndarray
+) -> np.ndarray:
+    """Rule and bounds of each pair of bytes, int32 [65536, 4]; first, last: the bytes that an id begins and ends with."""
+    table = np.full((1 << 16, 4), NEVER, np.int32)
+    left, right = np.tile(byte_ids, 256), np.repeat(byte_ids, 256)
+    table[:, 0], table[:, 1] = pairs.find(left, right)
+    is_byte = np.zeros(len(first), bool)
+    is_byte[byte_ids] = True
+    to_right, to_left = is_byte[rules.right], is_byte[rules.left]
+    at = last[rules.left] | first[rules.right] << np.uint32(8)
+    np.minimum.at(table[:, 2], at[to_right], rules.rank[to_right].astype(np.int32))
+    np.minimum.at(table[:, 3], at[to_left], rules.rank[to_left].astype(np.int32))
+    return table
+
+
 def _ends(rules: Rules, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes below 2**16 of the first and last symbol of each id, uint32 [size] both."""
+    """The ids of the first and last symbol of each id, uint32 [size] both."""
     first, last = np.arange(size, dtype=np.uint32), np.arange(size, dtype=np.uint32)
     for ends, part in ((first, rules.left), (last, rules.right)):
         while np.any(ends[rules.new] != ends[part]):
@@ -150,4 +173,4 @@ def _ends(rules: Rules, size: int) -> tuple[np.ndarray, np.ndarray]:
             ends[rules.new] = ends[part]
             if np.array_equal(before, ends):
                 raise UnsupportedError("model.merges make one token of parts that begin or end with different symbols")
-    return tuple(ends * np.uint32(0x9E3779B1) >> np.uint32(16) for ends in (first, last))
+    return first, last

@@ -1,4 +1,4 @@
-"""Tokens as the byte strings that they stand for in a piece, and the hash tables in which whole pieces are looked up."""
+"""Tokens as the byte strings that they stand for in a piece, and the tables in which such strings are looked up."""
 
 from __future__ import annotations
 
