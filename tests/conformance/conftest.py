@@ -12,23 +12,26 @@ import pytest
 
 from tests import artifacts, corpus
 from tests.artifacts import Artifact
+from toktier_jax import engine
+from toktier_jax import subject as subject_module
 from toktier_jax.adversarial import adversarial_text, alphabet, mutated, systematic
 from toktier_jax.oracle import Oracle, oracle_for
 from toktier_jax.verify import DeviceSubject, Difference, Report, compare, token_strings
 
 
-@functools.cache
-def device_path_is_built() -> bool:
-    import toktier_jax as tt
-
-    return tt.Tokenizer.default().explain().route == "xla"
+@pytest.fixture(scope="session", autouse=True)
+def few_capacities() -> Iterator[None]:
+    """One size of block for nearly all texts: what these tests cost is mostly compiling, for many tokenizers each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "CAPACITIES", (1 << 14, 1 << 20, 1 << 22))
+        patch.setattr(engine, "CPU_BLOCK", 1 << 14)
+        patch.setattr(subject_module, "_CAPACITIES", (1 << 16, 1 << 22))
+        yield
 
 
 @pytest.fixture(scope="session")
 def device() -> None:
     """Asked for by every test of the device path."""
-    if not device_path_is_built():
-        pytest.skip("device route not built yet")
 
 
 @pytest.fixture(scope="session")
