@@ -25,7 +25,7 @@ def few_capacities() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "CAPACITIES", (1 << 14, 1 << 20, 1 << 22))
         patch.setattr(engine, "CPU_BLOCK", 1 << 14)
-        patch.setattr(subject_module, "_CAPACITIES", (1 << 16, 1 << 22))
+        patch.setattr(subject_module, "_CAPACITIES", (1 << 14, 1 << 16, 1 << 22))
         yield
 
 
@@ -67,16 +67,16 @@ class Subject:
         contents = [token.content for token in tokenizer.spec.added_tokens]
         letters = alphabet(tokenizer.spec, token_strings(tokenizer, 2000))
         rng = random.Random(f"{self.artifact.name} texts")
-        for seed in range(max(round(2 * scale), 1)):
-            yield corpus.mixed(9000, seed)
-            yield corpus.chat(contents, 9000, seed)
-            yield corpus.agent(contents[:8], 5000, seed)
-            yield adversarial_text(letters, rng, 9000)
-            yield mutated(corpus.mixed(7000, seed + 50), letters, rng)[:9000]
-        for _ in range(round(60 * scale)):
+        for seed in range(max(round(scale), 1)):
+            yield corpus.mixed(6000, seed)
+            yield corpus.chat(contents, 5000, seed)
+            yield corpus.agent(contents[:8], 4000, seed)
+            yield adversarial_text(letters, rng, 4000)
+            yield mutated(corpus.mixed(3000, seed + 50), letters, rng)[:4000]
+        for _ in range(round(20 * scale)):
             yield adversarial_text(letters, rng, rng.choice((3, 10, 40)))
         every = list(dict.fromkeys(systematic(letters)))
-        yield from rng.sample(every, min(round(240 * scale), len(every)))
+        yield from rng.sample(every, min(round(60 * scale), len(every)))
 
 
 @pytest.fixture(scope="session", params=[name for name in artifacts.NAMES if name not in artifacts.UNIGRAM])
