@@ -129,6 +129,25 @@ def test_count_shows_a_bar_on_large_files_only(
     assert "100%" in capsys.readouterr().err
 
 
+def test_the_bar_moves_within_a_file(
+    file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Blocks:
+        def count(self, data: bytes, progress: Callable[[int], object]) -> int:
+            progress(len(data) // 2)
+            progress(0)  # a text that fails the quick check begins again
+            progress(len(data))
+            return 7
+
+    monkeypatch.setattr(cli, "load", lambda name: Blocks())
+    monkeypatch.setattr(cli, "PROGRESS_FROM", 1)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert cli.main(["count", file, file]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == "7\ttotal"
+    assert "100%" in printed.err
+
+
 def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain"]) == 0
     assert "xla" in out(capsys)

@@ -148,11 +148,13 @@ def decode(arguments: argparse.Namespace) -> int:
 def count(arguments: argparse.Namespace) -> int:
     tokenizer = load(arguments.tokenizer)
     counts: dict[str, int] = {}
-    with progress(arguments.files) as advance:
+    before = 0
+    with progress(arguments.files) as reach:
         for name in arguments.files:
             data = read(name)
-            counts[name] = tokenizer.count(data)
-            advance(len(data))
+            counts[name] = tokenizer.count(data, progress=lambda done, before=before: reach(before + done))
+            before += len(data)
+            reach(before)
     if arguments.json:
         print(json.dumps({"counts": counts, "total": sum(counts.values())}))
     elif len(counts) == 1:
@@ -227,15 +229,15 @@ def parse_ids(data: bytes, name: str) -> list[int]:
 
 @contextlib.contextmanager
 def progress(names: Sequence[str]) -> Iterator[Callable[[int], object]]:
-    """A bar over the bytes of `names` on stderr, where they are many and stderr is a terminal."""
+    """A bar on stderr over the bytes of `names`, where they are many and it is a terminal; yields what sets it."""
     total = sum(Path(name).stat().st_size for name in names if name != "-")
     if total < PROGRESS_FROM or not sys.stderr.isatty():
-        yield lambda size: None
+        yield lambda done: None
         return
     from tqdm import tqdm
 
     with tqdm(total=total, unit="B", unit_scale=True, file=sys.stderr) as bar:
-        yield bar.update
+        yield lambda done: bar.update(done - bar.n)
 
 
 if __name__ == "__main__":

@@ -63,14 +63,19 @@ class DeviceEngine:
         """Executables traced so far in this process, by block capacity."""
         return dict(_traces)
 
-    def encode(self, data: bytes, special: Special) -> DeviceResult:
-        """Ids and spans of a valid UTF-8 text. Raises UnsupportedError where this text has to go to the reference."""
+    def encode(
+        self, data: bytes, special: Special, progress: Callable[[int], object] | None = None
+    ) -> DeviceResult:
+        """Ids and spans of a valid UTF-8 text. Raises UnsupportedError where this text has to go to the reference.
+
+        `progress` is called after each block with the bytes done so far.
+        """
         try:
-            parts = list(self._blocks(data, special, checked=False))
+            parts = list(self._blocks(data, special, progress, checked=False))
         except _QuickCheckFailed:
             assert self._normalize is not None
             aligned = self._normalize(data, special)
-            found = _joined(list(self._blocks(aligned.data, special, checked=True)))
+            found = _joined(list(self._blocks(aligned.data, special, progress, checked=True)))
             return _to_original(found, aligned)
         return _joined(parts)
 
@@ -82,7 +87,9 @@ class DeviceEngine:
                 self._run(b"a", capacity, "parse", at_start=True, at_end=True, checked=False)
         self._run(b"a", block, "parse", at_start=True, at_end=False, checked=False)
 
-    def _blocks(self, data: bytes, special: Special, *, checked: bool) -> Iterator[DeviceResult]:
+    def _blocks(
+        self, data: bytes, special: Special, progress: Callable[[int], object] | None, *, checked: bool
+    ) -> Iterator[DeviceResult]:
         """Tokens of `data`, block by block; positions are bytes of `data`."""
         begin, least = 0, 0
         while begin < len(data):
@@ -104,6 +111,8 @@ class DeviceEngine:
             starts = np.asarray(out.byte_starts)[:count]
             yield DeviceResult(np.asarray(out.ids)[:count], starts + begin, ends[:count] + begin, ends[:count] + begin)
             begin += stop
+            if progress is not None:
+                progress(begin)
 
     def _run(
         self, block: bytes, capacity: int, special: Special, *, at_start: bool, at_end: bool, checked: bool

@@ -179,9 +179,13 @@ class Tokenizer:
         add_special_tokens: bool = True,
         special: Literal["parse", "text", "error"] = "parse",
         route: Literal["auto", "xla", "reference"] = "auto",
+        progress: Callable[[int], object] | None = None,
     ) -> int:
-        """The number of ids that `encode` gives, padding not counted."""
-        return len(self._rows([inputs.check_text(text)], add_special_tokens, special, route)[0])
+        """The number of ids that `encode` gives, padding not counted.
+
+        `progress` is called with the bytes done so far, after each block of a text on the device path.
+        """
+        return len(self._rows([inputs.check_text(text)], add_special_tokens, special, route, progress)[0])
 
     # ---- decode ----
 
@@ -301,7 +305,12 @@ class Tokenizer:
         return self._device
 
     def _rows(
-        self, texts: list[tuple[str, bytes]], add_special_tokens: bool, special: str, route: str
+        self,
+        texts: list[tuple[str, bytes]],
+        add_special_tokens: bool,
+        special: str,
+        route: str,
+        progress: Callable[[int], object] | None = None,
     ) -> list[np.ndarray]:
         """Ids of each text with template and truncation, without padding: int32 [n] each."""
         rows: list[np.ndarray] = []
@@ -309,7 +318,7 @@ class Tokenizer:
             parse = self._check_special(value, special)
             ids = self._routed(
                 route,
-                lambda device, data=data, parse=parse: device.encode(data, parse).ids,
+                lambda device, data=data, parse=parse: device.encode(data, parse, progress).ids,
                 lambda reason, value=value, parse=parse: self._reference.encode_many([value], special=parse)[0],
             )
             rows.append(self._assembler.frame_ids(ids, add_special_tokens=add_special_tokens))
