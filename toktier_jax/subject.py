@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+import functools
+import itertools
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
+from .host.align import Form, align
 from .ops.encode import cut, default_lowering, open_buffer
 from .ops.scan import Lowering
 from .results import Encoding
+from .spec.types import Unicode
 from .types import FROZEN, REMOVED, Buffer, EncodeProgram
 
 if TYPE_CHECKING:
@@ -37,29 +41,50 @@ class DeviceSubject:
     def __init__(self, tokenizer: Tokenizer, lowering: Lowering | None = None) -> None:
         self._tokenizer = tokenizer
         self._lowering = lowering or default_lowering()
-        self._cut = jax.jit(_cut, static_argnames="lowering")
+        self._forms = [step.form for step in tokenizer.spec.normalizers if isinstance(step, Unicode)]
 
     def encode(self, text: str) -> Encoding:
         return self._tokenizer.encode(text, route="xla")
 
     def pieces(self, text: str) -> np.ndarray | None:
-        """None where the quick check of a normalizer sends the text to the host."""
-        data = np.frombuffer(text.encode(), np.uint8)
-        capacity = next(size for size in _CAPACITIES if size >= len(data))
-        padded = np.pad(data, (0, capacity - len(data)))
-        buffer, failed = self._cut(self._tokenizer.program, padded, np.int32(len(data)), lowering=self._lowering)
+        """None where only the reference can normalize the text."""
+        buffer, failed = self._cut(text.encode())
         if failed:
-            return None
-        length = int(buffer.length)
-        data, kind, starts = (np.asarray(part)[:length] for part in (buffer.data, buffer.kind, buffer.starts))
-        units = np.ones(length, bool) if self._tokenizer.spec.byte_level else (data & 0xC0) != 0x80
-        at = np.flatnonzero(starts)
-        lengths = np.add.reduceat(units, at, dtype=np.int64) if length else np.zeros(0, np.int64)
+            if not self._forms:
+                return None
+            buffer, _ = self._cut(_normalized(buffer, self._forms[0]))
+        units = np.ones(len(buffer.data), bool) if self._tokenizer.spec.byte_level else (buffer.data & 0xC0) != 0x80
+        at = np.flatnonzero(buffer.starts)
+        lengths = np.add.reduceat(units, at, dtype=np.int64) if len(at) else np.zeros(0, np.int64)
         if buffer.token is not None:
-            lengths = np.where(kind[at] == FROZEN, -1 - np.asarray(buffer.token)[at].astype(np.int64), lengths)
-        return lengths[kind[at] != REMOVED]
+            lengths = np.where(buffer.kind[at] == FROZEN, -1 - buffer.token[at].astype(np.int64), lengths)
+        return lengths[buffer.kind[at] != REMOVED]
+
+    def _cut(self, data: bytes) -> tuple[Cut, bool]:
+        capacity = next(size for size in _CAPACITIES if size >= len(data))
+        padded = np.pad(np.frombuffer(data, np.uint8), (0, capacity - len(data)))
+        buffer, failed = _cut(self._tokenizer.program, padded, np.int32(len(data)), lowering=self._lowering)
+        parts = (buffer.data, buffer.starts, buffer.kind, buffer.token)
+        return Cut(*(None if part is None else np.asarray(part)[: int(buffer.length)] for part in parts)), bool(failed)
 
 
+class Cut(NamedTuple):
+    """The parts of a Buffer that show its pieces, up to its length."""
+
+    data: np.ndarray
+    starts: np.ndarray
+    kind: np.ndarray
+    token: np.ndarray | None
+
+
+@functools.partial(jax.jit, static_argnames="lowering")
 def _cut(program: EncodeProgram, data: jax.Array, length: jax.Array, lowering: Lowering) -> tuple[Buffer, jax.Array]:
-    buffer = open_buffer(program, data, length, None)
-    return cut(program, buffer, at_end=True, lowering=lowering)
+    return cut(program, open_buffer(program, data, length, None), at_end=True, lowering=lowering)
+
+
+def _normalized(buffer: Cut, form: Form) -> bytes:
+    """The text with the host's part of the normalization done between the added tokens."""
+    frozen = buffer.kind == FROZEN
+    edges = [0, *np.flatnonzero(np.diff(frozen)) + 1, len(frozen)]
+    parts = ((buffer.data[start:stop].tobytes(), frozen[start]) for start, stop in itertools.pairwise(edges))
+    return b"".join(part if whole else align(form, part.decode()).data for part, whole in parts)
