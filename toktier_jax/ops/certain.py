@@ -25,7 +25,6 @@ from jaxtyping import Array, Bool, Int32
 from ..types import NEVER
 from .runs import alternate
 
-
 UNSEEN = -1
 """A level below all: nothing is known of what is not in sight."""
 
@@ -33,7 +32,7 @@ UNSEEN = -1
 class Limits(NamedTuple):
     """Levels, int32 [W] each, in a window of tokens.
 
-    pair         of the merge of each token with the next; NEVER where there is none, UNSEEN where the next is not in sight
+    pair         of the merge of each token with the next; NEVER where there is none, UNSEEN where the next is unseen
     least_left   no rule of lower rank merges the token with anything on its left
     least_right  and on its right
     left, right  the token is not merged to the left, to the right, below these levels

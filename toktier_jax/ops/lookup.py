@@ -26,7 +26,7 @@ class Found(NamedTuple):
     own: Bool[Array, " C"]
 
 
-def take(table: Table, index: Int32[Array, "..."]) -> jax.Array:
+def take(table: Table, index: Int32[Array, ...]) -> jax.Array:
     """`table[index]` along the first axis, within it."""
     return jnp.asarray(table).at[index].get(mode="promise_in_bounds")
 

@@ -59,7 +59,7 @@ def _before(
     return join(inner, _before(reduce(rows, 1), empty, reduce, join)[:, None]).reshape(-1)[:size]
 
 
-def contains(words: UInt32[Array, " W"], position: Int32[Array, "..."]) -> Bool[Array, "..."]:
+def contains(words: UInt32[Array, " W"], position: Int32[Array, ...]) -> Bool[Array, ...]:
     """Whether each position (within the words) is a member."""
     word = jnp.asarray(words).at[position >> 5].get(mode="promise_in_bounds")
     return (word >> (position & 31).astype(jnp.uint32)) & np.uint32(1) != 0

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
 from ..types import TEXT, Buffer, CutTables
@@ -49,20 +50,32 @@ def find_edges(cuts: CutTables, buffer: Buffer, chunk: int, *, dense: bool, lowe
 
 
 def in_order(
-    words: UInt32[Array, " W"], below: jax.Array, chunk: int, padding: jax.Array, extra: int = 0
+    words: UInt32[Array, " W"], padding: jax.Array, extra: int = 0, *, lowering: Lowering
 ) -> tuple[Int32[Array, " M"], Int32[Array, ""]]:
-    """The members of a bit set in order, all of them `below` a position: int32 [32 W + extra], then `padding`.
-
-    Also their number. The set is whole chunks.
-    """
+    """The members of a bit set in order, int32 [32 W + extra], then `padding`; and their number."""
     size = 32 * words.shape[0]
-
-    def body(start: jax.Array, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        members, found = state
-        here = ranked(part(words, start // 32, chunk // 32))
-        slot = jnp.where(unpack(here.words), found + ranks(here), size + extra)
-        members = members.at[slot].set(start + jnp.arange(chunk, dtype=jnp.int32), mode="drop")
-        return members, found + total(here)
-
     members = jnp.full(size + extra, padding, jnp.int32)
-    return for_chunks(below, size, chunk, body, (members, jnp.int32(0)))
+    if lowering == "walk":
+        count = jnp.sum(lax.population_count(words).astype(jnp.int32), dtype=jnp.int32)
+        return _one_by_one(words, count, members), count
+    every = ranked(words)
+    slot = jnp.where(unpack(words), ranks(every), size + extra)
+    return members.at[slot].set(jnp.arange(size, dtype=jnp.int32), mode="drop"), total(every)
+
+
+def _one_by_one(words: UInt32[Array, " W"], count: jax.Array, members: Int32[Array, " M"]) -> Int32[Array, " M"]:
+    """A step takes a word's lowest member, or the next word: plain code, as XLA compiles so small a loop on a CPU."""
+
+    def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        members, found, number, word = state
+        none = word == 0
+        low = word & (~word + np.uint32(1))
+        member = (number << 5) + lax.population_count(low - np.uint32(1)).astype(jnp.int32)
+        # without a member this writes where the next one will be written
+        members = lax.dynamic_update_slice(members, jnp.where(none, members[found], member)[None], (found,))
+        number = number + none.astype(jnp.int32)
+        word = jnp.where(none, lax.dynamic_index_in_dim(words, number, keepdims=False), word ^ low)
+        return members, found + (~none).astype(jnp.int32), number, word
+
+    start = (members, jnp.int32(0), jnp.int32(0), words[0])
+    return lax.while_loop(lambda state: state[1] < count, step, start)[0]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, UInt32
 
-from .chunks import for_chunks, part, write
+from .chunks import Stage, for_chunks, part, write
 from .hashing import hash_pair
 from .lookup import load, take
 
@@ -24,6 +24,7 @@ def models(
     mark: Int32[Array, " U"],
     count: jax.Array,
     chunk: int,
+    run: Stage,
 ) -> Int32[Array, " U"]:
     """For each of `count` strings the number of one that equals it (itself, if need be): int32 [U].
 
@@ -33,28 +34,31 @@ def models(
     size = start.shape[0]
     bits = max(10, (size // 8).bit_length())
 
-    def slots(first: jax.Array) -> tuple[jax.Array, jax.Array, Bool[Array, " C"]]:
+    def short(first: jax.Array) -> Bool[Array, " C"]:
         marks = part(mark, first, chunk)
-        strings = load(words, part(start, first, chunk), marks >> 2, _WIDTH)
-        columns = [strings[:, k] for k in range(_WIDTH)]
-        columns[0] = columns[0] ^ marks.astype(jnp.uint32) * _NUMBER
-        hashed = hash_pair(columns, jnp.uint32(0))[0] >> np.uint32(32 - bits)
-        return hashed.astype(jnp.int32), strings, (marks > 0) & (marks < 4 * LONGEST + 4)
+        return (marks > 0) & (marks < 4 * LONGEST + 4)
 
-    def claim(first: jax.Array, table: jax.Array) -> jax.Array:
-        slot, _, short = slots(first)
+    def claim(first: jax.Array, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        slot = run(hash_of, words, part(start, first, chunk), part(mark, first, chunk))
         number = first + jnp.arange(chunk, dtype=jnp.int32)
-        return table.at[jnp.where(short, slot, 1 << bits)].set(number, mode="drop")
+        table = state[0].at[jnp.where(short(first), slot, 1 << bits)].set(number, mode="drop")
+        return table, write(state[1], slot, first)
 
-    table = for_chunks(count, size, chunk, claim, jnp.zeros(1 << bits, jnp.int32))
+    def hash_of(words: jax.Array, start: jax.Array, mark: jax.Array) -> jax.Array:
+        strings = load(words, start, mark >> 2, _WIDTH)
+        columns = [strings[:, k] for k in range(_WIDTH)]
+        columns[0] = columns[0] ^ mark.astype(jnp.uint32) * _NUMBER
+        return (hash_pair(columns, jnp.uint32(0))[0] >> np.uint32(32 - bits)).astype(jnp.int32)
+
+    state = (jnp.zeros(1 << bits, jnp.int32), jnp.zeros(size, jnp.int32))
+    table, slots = for_chunks(count, size, chunk, claim, state)
 
     def compare(first: jax.Array, model: jax.Array) -> jax.Array:
-        slot, strings, short = slots(first)
-        winner = take(table, slot)
-        marks = take(mark, winner)
-        theirs = load(words, take(start, winner), marks >> 2, _WIDTH)
-        same = short & (marks == part(mark, first, chunk)) & jnp.all(theirs == strings, axis=1)
-        number = first + jnp.arange(chunk, dtype=jnp.int32)
-        return write(model, jnp.where(same, winner, number), first)
+        winner = take(table, part(slots, first, chunk))
+        marks = part(mark, first, chunk)
+        mine = run(lambda *a: load(*a, _WIDTH), words, part(start, first, chunk), marks >> 2)
+        theirs = run(lambda *a: load(*a, _WIDTH), words, take(start, winner), marks >> 2)
+        same = short(first) & (take(mark, winner) == marks) & jnp.all(theirs == mine, axis=1)
+        return write(model, jnp.where(same, winner, first + jnp.arange(chunk, dtype=jnp.int32)), first)
 
     return for_chunks(count, size, chunk, compare, jnp.arange(size, dtype=jnp.int32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -34,10 +35,10 @@ class Rule(NamedTuple):
 def find_rules(merges: MergeTables, id: Int32[Array, " W"], bytes_: Bool[Array, ""] | None, run: Stage) -> Rule:
     """The rules of neighbours. bytes_: bool [], whether all tokens are single bytes, which are looked up faster."""
     symbols = run(lambda table, id: take(table, id), merges.symbols, id)
-    args = (merges, id, symbols)
     if bytes_ is None:
-        return _of_ids(*args, run)
-    return lax.cond(bytes_, lambda *args: _of_bytes(*args), lambda *args: _of_ids(*args, run), *args)
+        return _of_ids(merges, id, symbols, run)
+    of_ids = functools.partial(_of_ids, run=run)
+    return lax.cond(bytes_, _of_bytes, of_ids, merges, id, symbols)
 
 
 def _of_bytes(merges: MergeTables, id: Int32[Array, " W"], symbols: UInt32[Array, " W"]) -> Rule:

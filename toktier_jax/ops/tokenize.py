@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -13,12 +14,12 @@ from jaxtyping import Array, Bool, Int32, UInt32
 from ..plan import BPEPlan
 from ..types import FROZEN, SHORT, TEXT, BPETables, Buffer
 from .chunks import Stage, for_chunks, part, stage, write
-from .emit import Strings, Tokens, emit
+from .emit import Strings, Tokens, emit_arrays, emit_walk
 from .lookup import as_words, find_long, find_short, load, take
 from .members import contains, insides, pack, toggle
 from .merge import merge
 from .pieces import Edges, find_edges, in_order
-from .repeats import LONGEST, models
+from .repeats import models
 from .scan import Lowering
 from .symbols import Text, flatten, place_of
 
@@ -59,23 +60,22 @@ def tokenize(
     edges = find_edges(tables.cuts, buffer, sizes.data, dense=plan.unit == "char", lowering=lowering)
     text = _text(tables, buffer, edges, inner)
     run = stage(lowering, buffer.length)
-    strings = _look_up(plan, tables, buffer, text, edges, sizes, run)
-    missed = _missed(plan, tables, buffer, text, strings, sizes, lowering)
+    strings = _look_up(plan, tables, buffer, text, edges, sizes, lowering, run)
+    missed = _missed(plan, tables, buffer, text, strings, sizes, lowering, run)
     positions = insides(missed.heads ^ missed.tails)
     if plan.unit == "char" and plan.unknown != "bytes":
         positions = positions & edges.leads
-    at, count = in_order(positions, buffer.length, sizes.data, jnp.int32(0))
+    at, count = in_order(positions, jnp.int32(0), lowering=lowering)
     flat, lost = flatten(
         plan, tables, text, missed.heads, at, count, chunk=sizes.strings, window=sizes.window, run=run
     )
     tokens, stuck = merge(
         plan, tables.merges, flat, missed.tokens, window=sizes.window, steps=sizes.steps, run=run
     )
-    firsts = _firsts(tokens, missed, strings, sizes)
-    moved = take(missed.starts, missed.models) - missed.starts
-    out = emit(
-        strings, missed.edges, tokens, firsts, moved, capacity, chunks=(sizes.data, sizes.strings), run=run
-    )
+    if lowering == "walk":
+        out = emit_walk(strings, take(missed.starts, missed.models) - missed.starts, tokens, capacity)
+    else:
+        out = emit_arrays(strings, missed.edges, tokens, capacity, sizes.strings)
     return out._replace(unresolved=lost | stuck)
 
 
@@ -100,17 +100,24 @@ def _text(tables: BPETables, buffer: Buffer, edges: Edges, inner: tuple[jax.Arra
 
 
 def _look_up(
-    plan: BPEPlan, tables: BPETables, buffer: Buffer, text: Text, edges: Edges, sizes: _Sizes, run: Stage
+    plan: BPEPlan,
+    tables: BPETables,
+    buffer: Buffer,
+    text: Text,
+    edges: Edges,
+    sizes: _Sizes,
+    lowering: Lowering,
+    run: Stage,
 ) -> Strings:
     """Looks up all strings of up to SHORT bytes."""
     size, chunk = buffer.data.shape[0], sizes.strings
-    begins, count = in_order(edges.strings, buffer.length, sizes.data, buffer.length, extra=1)
+    begins, count = in_order(edges.strings, buffer.length, extra=1, lowering=lowering)
 
     def body(start: jax.Array, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         first, last = part(begins, start, chunk), part(begins, start + 1, chunk)
         place = place_of(plan, text, first, last)
         mark = ((last - first) << 2 | place).astype(jnp.uint32)
-        strings = run(lambda *a: load(*a, SHORT // 4), text.words, first, last - first)
+        strings = run(functools.partial(load, width=SHORT // 4), text.words, first, last - first)
         found = find_short(tables.lexicon, strings, mark, run)
         usable = found.hit & (found.own | _whole(text, first, last)) if plan.wholes else found.hit
         kind = take(buffer.kind, first)
@@ -122,7 +129,7 @@ def _look_up(
 
     state = (jnp.zeros(size, jnp.int32), jnp.zeros(size // 32, jnp.uint32))
     ids, missed = for_chunks(count, size, chunk, body, state)
-    numbers, misses = in_order(missed, count, chunk, jnp.int32(size - 1))
+    numbers, misses = in_order(missed, jnp.int32(size - 1), lowering=lowering)
     return Strings(begins, count, ids, edges.strings, numbers, misses)
 
 
@@ -151,7 +158,14 @@ class _Missed(NamedTuple):
 
 
 def _missed(
-    plan: BPEPlan, tables: BPETables, buffer: Buffer, text: Text, strings: Strings, sizes: _Sizes, lowering: Lowering
+    plan: BPEPlan,
+    tables: BPETables,
+    buffer: Buffer,
+    text: Text,
+    strings: Strings,
+    sizes: _Sizes,
+    lowering: Lowering,
+    run: Stage,
 ) -> _Missed:
     size, chunk = buffer.data.shape[0], sizes.strings
 
@@ -178,7 +192,7 @@ def _missed(
     starts, marks, tokens, edges = for_chunks(strings.misses, size, chunk, describe, state)
     same = jnp.arange(size, dtype=jnp.int32)
     if lowering == "walk":
-        same = models(text.words, starts, marks, strings.misses, chunk)
+        same = models(text.words, starts, marks, strings.misses, chunk, run)
 
     def mark_models(start: jax.Array, sets: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         first, mark = part(starts, start, chunk), part(marks, start, chunk)
@@ -212,27 +226,3 @@ def _long(
 
     where, id = lax.cond(jnp.any(long), search, nothing)
     return tokens.at[where].set(id, mode="drop"), jnp.where(where < tokens.shape[0], 0, mark)
-
-
-def _firsts(tokens: Int32[Array, " N"], missed: _Missed, strings: Strings, sizes: _Sizes) -> UInt32[Array, " W"]:
-    """Bit set of the bytes where tokens of missed strings begin: repeats have theirs where their models have them."""
-    size = tokens.shape[0]
-
-    def found(start: jax.Array, words: jax.Array) -> jax.Array:
-        return write(words, pack(part(tokens, start, sizes.data) >= 0), start // 32)
-
-    firsts = for_chunks(strings.begins[-1], size, sizes.data, found, jnp.zeros(size // 32, jnp.uint32))
-
-    def copy(start: jax.Array, words: jax.Array) -> jax.Array:
-        number = part(missed.models, start, sizes.strings)
-        other = number != start + jnp.arange(sizes.strings, dtype=jnp.int32)
-        count = jnp.where(other, jnp.minimum(part(missed.marks, start, sizes.strings) >> 2, LONGEST), 0)
-        theirs, mine = take(missed.starts, number), part(missed.starts, start, sizes.strings)
-        at, shift = theirs >> 5, (theirs & 31).astype(jnp.uint32)
-        bits = take(firsts, at) >> shift | (take(firsts, at + 1) << np.uint32(1)) << (np.uint32(31) - shift)
-        bits = bits & jnp.where(count > 31, ~np.uint32(0), (np.uint32(1) << (count & 31).astype(jnp.uint32)) - np.uint32(1))
-        at, shift = mine >> 5, (mine & 31).astype(jnp.uint32)
-        words = words.at[jnp.where(count > 0, at, size)].add(bits << shift, mode="drop")
-        return words.at[jnp.where(count > 0, at + 1, size)].add((bits >> np.uint32(1)) >> (np.uint32(31) - shift), mode="drop")
-
-    return for_chunks(strings.misses, size, sizes.strings, copy, firsts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -82,14 +83,14 @@ def _byte_ids(every: Entries) -> np.ndarray:
 
 def _unknown(
     model: BPE | BytePairRanks, rules: Rules, unit: str, byte_ids: np.ndarray, codes: Sequence[str]
-) -> tuple[str, np.ndarray]:
+) -> tuple[Literal["none", "bytes", "token", "fuse", "host"], np.ndarray]:
     """What becomes of a symbol without a token, and the ids that this takes: int32 [257]."""
     ids = np.full(257, -1, np.int32)
     if isinstance(model, BytePairRanks) or (unit == "byte" and np.all(byte_ids >= 0)):
         return "none", ids
     if model.byte_fallback:
-        tokens = [model.vocab.get(f"<0x{byte:02X}>") for byte in range(256)]
-        missing = [byte for byte, id in enumerate(tokens) if id is None]
+        tokens = [model.vocab.get(f"<0x{byte:02X}>", -1) for byte in range(256)]
+        missing = [byte for byte, id in enumerate(tokens) if id < 0]
         if unit == "byte":
             raise UnsupportedError("model.byte_fallback over a byte alphabet with missing characters")
         if missing and len(missing) < 256:

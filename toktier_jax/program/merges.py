@@ -151,7 +151,7 @@ def merge_tables(rules: Rules, pairs: PairTable, size: int, byte_ids: np.ndarray
 def _of_bytes(
     rules: Rules, pairs: PairTable, byte_ids: np.ndarray, first: np.ndarray, last: np.ndarray
 ) -> np.ndarray:
-    """Rule and bounds of each pair of bytes, int32 [65536, 4]; first, last: the bytes that an id begins and ends with."""
+    """Rule and bounds of each pair of bytes, int32 [65536, 4]; first, last: the bytes at the ends of an id."""
     table = np.full((1 << 16, 4), NEVER, np.int32)
     left, right = np.tile(byte_ids, 256), np.repeat(byte_ids, 256)
     table[:, 0], table[:, 1] = pairs.find(left, right)

@@ -48,7 +48,7 @@ def _places(words: Sequence[np.ndarray], seed: np.uint32, size: int) -> tuple[np
     first, second = hash_pair(words, seed)
     bits = size.bit_length() - 1
     buckets = (size // _SLOTS_PER_BUCKET).bit_length() - 1
-    return (first >> np.uint32(32 - buckets)).astype(np.int64), (second >> np.uint32(32 - bits)).astype(np.int64)
+    return np.asarray(first >> np.uint32(32 - buckets), np.int64), np.asarray(second >> np.uint32(32 - bits), np.int64)
 
 
 def _displace(bucket: np.ndarray, place: np.ndarray, size: int) -> np.ndarray | None:

@@ -121,7 +121,9 @@ def symbols(of: Entries, unit: str) -> Symbols:
     widths = np.diff(np.append(begins, len(of.data)))
     counts = np.add.reduceat(leads.astype(np.int64), of.begins)
     padded = np.append(of.data, np.zeros(3, np.uint8)).astype(np.int64)
-    key = sum(np.where(widths > k, padded[begins + k] << (8 * k), 0) for k in range(4)) << 2
+    key = np.zeros(len(begins), np.int64)
+    for k in range(4):
+        key |= np.where(widths > k, padded[begins + k] << (8 * k + 2), 0)
     first = np.cumsum(counts) - counts
     key[first] |= of.places & START
     key[first + counts - 1] |= of.places & END
