@@ -11,7 +11,7 @@ import numpy as np
 from toktier_jax.plan import Plan
 
 Table = Any
-"""A numpy array as compiled, a jax.Array inside functions: tables are arguments of jitted functions, never constants."""
+"""A numpy array as compiled, a jax.Array inside functions: tables are arguments of functions, never constants."""
 
 TEXT, FROZEN, REMOVED = 0, 1, 2
 """`Buffer.kind`: ordinary text, inside an added token, belongs to no piece."""
@@ -102,7 +102,7 @@ CASCADES = 1 << 29
 
 
 class Lexicon(NamedTuple):
-    """Token strings by perfect hash (program/vocabulary.py). S and L are powers of two, W words hold the longest string.
+    """Token strings by perfect hash (program/vocabulary.py). S and L are powers of two, W words hold the longest.
 
     seeds           uint32 [2]          of the two tables
     displacements   int32 [S / 4]
@@ -148,7 +148,7 @@ class CutTables(NamedTuple):
     """Where inside a piece no token can lie across (program/cuts.py); bit sets.
 
     pairs  uint32 [2048]  first byte + 256 * second: some token has these at a border of symbols
-    grams  uint32 [G]     by hash of six bytes: some token has these, two whole characters; such a border is not in `pairs`
+    grams  uint32 [G]     by hash of six bytes: some token has these, two whole characters; no such border is in `pairs`
     """
 
     pairs: Table
@@ -172,7 +172,7 @@ class BPETables(NamedTuple):
 class RewriteTables(NamedTuple):
     """Tables of a RewritePlan (program/rewrite.py); what its kind does not use is None. K, P are powers of two.
 
-    members  bool [256]      symbols of the plan's class: white space, the run, what is isolated; MapPlan: wide characters
+    members  bool [256]      symbols of the plan's class: white space, a run, what is isolated; MapPlan: wide characters
     narrow   uint8 [256]     what single bytes become
     index    uint16 [4360]   page of a code point >> 8; internal code k is code point 0x110000 + k
     pages    int32 [P, 256]  -1, or where a character's new bytes begin in `pool`, times 256, plus their number

@@ -8,4 +8,4 @@ from .conftest import Outcome, Subject
 def test_pieces(outcome: Outcome, subject: Subject) -> None:
     assert outcome.differences.get("pieces") is None, outcome.differences["pieces"]
     assert subject.oracle.blind is None
-    assert outcome.report.pieces > 300
+    assert outcome.report.pieces > 150

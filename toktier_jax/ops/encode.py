@@ -88,12 +88,9 @@ def cut(
 
     Unless `at_start`, the first segment began before this text.
     """
-    tables = program.tables
     failed = jnp.bool_(False)
-    symbols: Any = None
-    for plan, part in zip(program.plan.steps, tables.steps, strict=True):
-        if symbols is None and tables.pages is not None:
-            symbols = classify(buffer.data, buffer.length, tables.pages, tables.table, tables.codes, lowering=lowering)
+    symbols = _symbols(program, buffer, lowering)
+    for plan, part in zip(program.plan.steps, program.tables.steps, strict=True):
         match plan:
             case AddedPlan():
                 buffer = match_added(plan, part, buffer, symbols, at_end=at_end, lowering=lowering)
@@ -105,10 +102,18 @@ def cut(
                 overflows = buffer.length > buffer.data.shape[0]
                 failed = failed | overflows
                 buffer = buffer._replace(length=jnp.where(overflows, 0, buffer.length))
-                symbols = None
+                symbols = _symbols(program, buffer, lowering)
             case SplitPlan():
                 buffer = split(plan, part, buffer, symbols, at_end=at_end, lowering=lowering)
     return buffer, failed
+
+
+def _symbols(program: EncodeProgram, buffer: Buffer, lowering: Lowering) -> Any:
+    """What `classify` makes of a buffer; None in a program that asks for no character's class."""
+    pages, table, codes = program.tables[:3]
+    if pages is None or table is None or codes is None:
+        return None
+    return classify(buffer.data, buffer.length, pages, table, codes, lowering=lowering)
 
 
 def encode_bytes(

@@ -52,7 +52,7 @@ def load(key: str) -> tuple[Any, dict[str, np.ndarray]] | None:
 
 
 def store(key: str, header: Any, arrays: Mapping[str, np.ndarray]) -> None:
-    """Stores a JSON-able header and arrays under `key`. A cache that cannot be written is no error: the next load misses."""
+    """Stores a JSON-able header and arrays under `key`. Where that fails there is no error: the next load misses."""
     index, offset = [], 0
     for name, array in arrays.items():
         index.append((name, array.dtype.str, array.shape, offset))

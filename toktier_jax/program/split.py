@@ -50,7 +50,7 @@ class SplitStage:
     """One pass over the text.
 
     plan     unit and rule
-    masks    bool [0x110000] for each distinct atom of the pattern; bool [256] over raw bytes where the plan's unit is "byte"
+    masks    bool [0x110000] for each distinct atom of the pattern; bool [256] over bytes where the unit is "byte"
     rows     bool [C, atoms]: the classes that `machine` walks over, by the atoms that each satisfies
     machine  cuts a text of such classes; `split_tables` makes the lowerings' tables of it
     """

@@ -101,7 +101,16 @@ class ByteLevelNormalizer:
 
 
 Normalizer = (
-    Unicode | Lowercase | Replace | Prepend | Strip | StripAccents | Nmt | BertNormalizer | Precompiled | ByteLevelNormalizer
+    Unicode
+    | Lowercase
+    | Replace
+    | Prepend
+    | Strip
+    | StripAccents
+    | Nmt
+    | BertNormalizer
+    | Precompiled
+    | ByteLevelNormalizer
 )
 
 # ---- pre-tokenizers, flattened from `Sequence`, in order of application ----
@@ -302,4 +311,5 @@ class TokenizerSpec:
     def byte_level(self) -> bool:
         """Whether token strings spell bytes in the byte alphabet (a ByteLevel step is present) or are bytes."""
         steps = (*self.normalizers, *self.pre_tokenizers)
-        return isinstance(self.model, BytePairRanks) or any(isinstance(s, ByteLevel | ByteLevelNormalizer) for s in steps)
+        spelled = any(isinstance(step, ByteLevel | ByteLevelNormalizer) for step in steps)
+        return spelled or isinstance(self.model, BytePairRanks)
