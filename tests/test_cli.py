@@ -144,7 +144,7 @@ def test_the_bar_moves_within_a_file(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert cli.main(["count", file, file]) == 0
     printed = capsys.readouterr()
-    assert printed.out.splitlines()[-1] == "7\ttotal"
+    assert printed.out.splitlines()[-1] == "14\ttotal"
     assert "100%" in printed.err
 
 

@@ -147,20 +147,22 @@ def decode(arguments: argparse.Namespace) -> int:
 
 def count(arguments: argparse.Namespace) -> int:
     tokenizer = load(arguments.tokenizer)
-    counts: dict[str, int] = {}
+    counts: list[tuple[str, int]] = []
     before = 0
     with progress(arguments.files) as reach:
         for name in arguments.files:
             data = read(name)
-            counts[name] = tokenizer.count(data, progress=lambda done, before=before: reach(before + done))
+            number = tokenizer.count(data, progress=lambda done, before=before: reach(before + done))
+            counts.append((name, number))
             before += len(data)
             reach(before)
+    total = sum(number for _, number in counts)
     if arguments.json:
-        print(json.dumps({"counts": counts, "total": sum(counts.values())}))
+        print(json.dumps({"counts": dict(counts), "total": total}))
     elif len(counts) == 1:
-        print(*counts.values())
+        print(total)
     else:
-        for name, number in (*counts.items(), ("total", sum(counts.values()))):
+        for name, number in (*counts, ("total", total)):
             print(f"{number}\t{name}")
     return 0
 
