@@ -52,7 +52,8 @@ class DeviceSubject:
         if failed:
             if not self._forms:
                 return None
-            buffer, _ = self._cut(_normalized(buffer, self._forms[0]))
+            form: Any = self._forms[0]
+            buffer, _ = self._cut(_normalized(buffer, form))
         units = np.ones(len(buffer.data), bool) if self._tokenizer.spec.byte_level else (buffer.data & 0xC0) != 0x80
         at = np.flatnonzero(buffer.starts)
         lengths = np.add.reduceat(units, at, dtype=np.int64) if len(at) else np.zeros(0, np.int64)
@@ -64,8 +65,11 @@ class DeviceSubject:
         capacity = next(size for size in _CAPACITIES if size >= len(data))
         padded = np.pad(np.frombuffer(data, np.uint8), (0, capacity - len(data)))
         buffer, failed = _cut(self._tokenizer.program, padded, np.int32(len(data)), lowering=self._lowering)
-        parts = (buffer.data, buffer.starts, buffer.kind, buffer.token)
-        return Cut(*(None if part is None else np.asarray(part)[: int(buffer.length)] for part in parts)), bool(failed)
+        data_, starts, kind = (
+            np.asarray(part)[: int(buffer.length)] for part in (buffer.data, buffer.starts, buffer.kind)
+        )
+        token = None if buffer.token is None else np.asarray(buffer.token)[: int(buffer.length)]
+        return Cut(data_, starts, kind, token), bool(failed)
 
 
 class Cut(NamedTuple):
