@@ -22,18 +22,19 @@ def cut_mask(cuts: CutTables, data: UInt8[Array, " N+6"], *, dense: bool, loweri
     text into words first have other cuts inside them.
     """
     size = data.shape[0] - 6
-    around = [data[k : k + size].astype(jnp.uint32) for k in range(6)]
-    wide = ((around[0] & np.uint32(0xF0)) == np.uint32(0xE0)) & ((around[3] & np.uint32(0xF0)) == np.uint32(0xE0))
-    lead = (around[3] & np.uint32(0xC0)) != np.uint32(0x80)
+    before, after = data[:size], data[3 : 3 + size]
+    wide = ((before & np.uint8(0xF0)) == np.uint8(0xE0)) & ((after & np.uint8(0xF0)) == np.uint8(0xE0))
 
-    def by_pairs() -> jax.Array:
-        return lead & ~contains(cuts.pairs, (around[2] | around[3] << np.uint32(8)).astype(jnp.int32))
+    def by_pairs(data: jax.Array) -> jax.Array:
+        pair = data[2 : 2 + size].astype(jnp.int32) | data[3 : 3 + size].astype(jnp.int32) << 8
+        return ((data[3 : 3 + size] & np.uint8(0xC0)) != np.uint8(0x80)) & ~contains(cuts.pairs, pair)
 
-    def by_both() -> jax.Array:
+    def by_both(data: jax.Array) -> jax.Array:
         bits = cuts.grams.shape[0].bit_length() + 4
+        around = [data[k : k + size].astype(jnp.uint32) for k in range(6)]
         six_bytes = contains(cuts.grams, gram_index(*six(*around), bits).astype(jnp.int32))
-        return by_pairs() & ~(wide & six_bytes)
+        return by_pairs(data) & ~(wide & six_bytes)
 
     if lowering == "arrays":
-        return by_both()
-    return lax.cond(jnp.any(wide), by_both, by_pairs if dense else lambda: jnp.zeros(size, bool))
+        return by_both(data)
+    return lax.cond(jnp.any(wide), by_both, by_pairs if dense else lambda data: jnp.zeros(size, bool), data)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Int32, UInt32
 from ..types import TEXT, Buffer, CutTables
 from .chunks import for_chunks, part, write
 from .cuts import cut_mask
-from .members import pack, ranked, ranks, total, unpack
+from .members import Ranked, pack, ranked, ranks, total, unpack
 from .scan import Lowering
 
 
@@ -22,12 +22,10 @@ class Edges(NamedTuple):
 
     pieces   where pieces begin
     strings  where these begin, or what is between two cuts in them
-    leads    where characters begin
     """
 
     pieces: UInt32[Array, " W"]
     strings: UInt32[Array, " W"]
-    leads: UInt32[Array, " W"]
 
 
 def find_edges(cuts: CutTables, buffer: Buffer, chunk: int, *, dense: bool, lowering: Lowering) -> Edges:
@@ -39,31 +37,56 @@ def find_edges(cuts: CutTables, buffer: Buffer, chunk: int, *, dense: bool, lowe
         inside = start + jnp.arange(chunk, dtype=jnp.int32) < buffer.length
         begins = part(buffer.starts, start, chunk) & inside
         text = (part(buffer.kind, start, chunk) == TEXT) & inside
-        around = part(data, start, chunk + 6)
-        cut = cut_mask(cuts, around, dense=dense, lowering=lowering) & text
-        lead = (around[3:-3] & np.uint8(0xC0)) != np.uint8(0x80)
-        new = Edges(pack(begins), pack(begins | cut), pack(lead))
+        cut = cut_mask(cuts, part(data, start, chunk + 6), dense=dense, lowering=lowering) & text
+        new = Edges(pack(begins), pack(begins | cut))
         return Edges(*(write(old, words, start // 32) for old, words in zip(edges, new, strict=True)))
 
     empty = jnp.zeros(size // 32, jnp.uint32)
-    return for_chunks(buffer.length, size, chunk, body, Edges(empty, empty, empty))
+    return for_chunks(buffer.length, size, chunk, body, Edges(empty, empty))
 
 
-def in_order(
-    words: UInt32[Array, " W"], padding: jax.Array, extra: int = 0, *, lowering: Lowering
-) -> tuple[Int32[Array, " M"], Int32[Array, ""]]:
-    """The members of a bit set in order, int32 [32 W + extra], then `padding`; and their number."""
-    size = 32 * words.shape[0]
-    members = jnp.full(size + extra, padding, jnp.int32)
-    if lowering == "walk":
-        count = jnp.sum(lax.population_count(words).astype(jnp.int32), dtype=jnp.int32)
-        return _one_by_one(words, count, members), count
+class Members(NamedTuple):
+    """The members of a bit set, to be taken in order.
+
+    every   the set, counted
+    count   int32 []  how many they are
+    """
+
+    every: Ranked
+    count: Int32[Array, ""]
+
+
+class Cursor(NamedTuple):
+    """How far members were taken: how many, and the word that the next one is in, with the members left in it."""
+
+    taken: Int32[Array, ""]
+    number: Int32[Array, ""]
+    word: UInt32[Array, ""]
+
+
+def members_of(words: UInt32[Array, " W"]) -> tuple[Members, Cursor]:
+    """The members of a set, and the cursor before the first."""
     every = ranked(words)
-    slot = jnp.where(unpack(words), ranks(every), size + extra)
-    return members.at[slot].set(jnp.arange(size, dtype=jnp.int32), mode="drop"), total(every)
+    return Members(every, total(every)), Cursor(jnp.int32(0), jnp.int32(0), words[0])
 
 
-def _one_by_one(words: UInt32[Array, " W"], count: jax.Array, members: Int32[Array, " M"]) -> Int32[Array, " M"]:
+def take_members(
+    of: Members, cursor: Cursor, size: int, padding: jax.Array, *, lowering: Lowering
+) -> tuple[Int32[Array, " size"], Cursor]:
+    """The next `size` members, then `padding` where there are no more."""
+    upto = jnp.minimum(of.count, cursor.taken + size)
+    members = jnp.full(size, padding, jnp.int32)
+    if lowering == "walk":
+        return _one_by_one(of.every.words, upto - cursor.taken, members, cursor)
+    slot = jnp.where(unpack(of.every.words), ranks(of.every) - cursor.taken, size)
+    slot = jnp.where(slot < 0, size, slot)
+    members = members.at[slot].set(jnp.arange(slot.shape[0], dtype=jnp.int32), mode="drop")
+    return members, cursor._replace(taken=upto)
+
+
+def _one_by_one(
+    words: UInt32[Array, " W"], count: jax.Array, members: Int32[Array, " M"], cursor: Cursor
+) -> tuple[Int32[Array, " M"], Cursor]:
     """A step takes a word's lowest member, or the next word: plain code, as XLA compiles so small a loop on a CPU."""
 
     def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
@@ -72,10 +95,11 @@ def _one_by_one(words: UInt32[Array, " W"], count: jax.Array, members: Int32[Arr
         low = word & (~word + np.uint32(1))
         member = (number << 5) + lax.population_count(low - np.uint32(1)).astype(jnp.int32)
         # without a member this writes where the next one will be written
-        members = lax.dynamic_update_slice(members, jnp.where(none, members[found], member)[None], (found,))
+        members = lax.dynamic_update_index_in_dim(members, member, found, axis=0)
         number = number + none.astype(jnp.int32)
         word = jnp.where(none, lax.dynamic_index_in_dim(words, number, keepdims=False), word ^ low)
         return members, found + (~none).astype(jnp.int32), number, word
 
-    start = (members, jnp.int32(0), jnp.int32(0), words[0])
-    return lax.while_loop(lambda state: state[1] < count, step, start)[0]
+    start = (members, jnp.int32(0), cursor.number, cursor.word)
+    members, found, number, word = lax.while_loop(lambda state: state[1] < count, step, start)
+    return members, Cursor(cursor.taken + found, number, word)

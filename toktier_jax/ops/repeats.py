@@ -18,7 +18,7 @@ _WIDTH = LONGEST // 4
 _NUMBER = np.uint32(0x9E3779B1)
 
 
-def models(
+def distances(
     words: UInt32[Array, " W"],
     start: Int32[Array, " U"],
     mark: Int32[Array, " U"],
@@ -26,7 +26,7 @@ def models(
     chunk: int,
     run: Stage,
 ) -> Int32[Array, " U"]:
-    """For each of `count` strings the number of one that equals it (itself, if need be): int32 [U].
+    """For each of `count` strings the distance in bytes to one that equals it, 0 if that is itself: int32 [U].
 
     start: first byte; mark: 4 * bytes + place, as in a Lexicon, or 0 for what is no string. U is whole chunks. Strings
     of one hash compete for one place of a table; a loser that is not equal to the winner stays alone.
@@ -53,12 +53,12 @@ def models(
     state = (jnp.zeros(1 << bits, jnp.int32), jnp.zeros(size, jnp.int32))
     table, slots = for_chunks(count, size, chunk, claim, state)
 
-    def compare(first: jax.Array, model: jax.Array) -> jax.Array:
+    def compare(first: jax.Array, moved: jax.Array) -> jax.Array:
         winner = take(table, part(slots, first, chunk))
-        marks = part(mark, first, chunk)
-        mine = run(lambda *a: load(*a, _WIDTH), words, part(start, first, chunk), marks >> 2)
-        theirs = run(lambda *a: load(*a, _WIDTH), words, take(start, winner), marks >> 2)
+        marks, here = part(mark, first, chunk), part(start, first, chunk)
+        there = take(start, winner)
+        mine, theirs = (run(lambda *a: load(*a, _WIDTH), words, place, marks >> 2) for place in (here, there))
         same = short(first) & (take(mark, winner) == marks) & jnp.all(theirs == mine, axis=1)
-        return write(model, jnp.where(same, winner, first + jnp.arange(chunk, dtype=jnp.int32)), first)
+        return write(moved, jnp.where(same, there - here, 0), first)
 
-    return for_chunks(count, size, chunk, compare, jnp.arange(size, dtype=jnp.int32))
+    return for_chunks(count, size, chunk, compare, jnp.zeros(size, jnp.int32))

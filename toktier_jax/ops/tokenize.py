@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -14,21 +13,22 @@ from jaxtyping import Array, Bool, Int32, UInt32
 from ..plan import BPEPlan
 from ..types import FROZEN, SHORT, TEXT, BPETables, Buffer
 from .chunks import Stage, for_chunks, part, stage, write
-from .emit import Strings, Tokens, emit_arrays, emit_walk
+from .emit import ELSEWHERE, Strings, Tokens, emit_arrays, emit_walk
 from .lookup import as_words, find_long, find_short, load, take
 from .members import contains, insides, pack, toggle
 from .merge import merge
-from .pieces import Edges, find_edges, in_order
-from .repeats import models
+from .pieces import Cursor, Edges, find_edges, members_of, take_members
+from .repeats import distances
 from .scan import Lowering
 from .symbols import Text, flatten, place_of
 
 
 class _Sizes(NamedTuple):
-    """How much is worked on at a time: bytes, strings, tokens of a merge round; and how far a round looks."""
+    """How much is worked on at a time: bytes, strings, missed ones, tokens of a merge round; and how far that looks."""
 
     data: int
     strings: int
+    room: int
     window: int
     steps: int
 
@@ -36,9 +36,9 @@ class _Sizes(NamedTuple):
 def _sizes(size: int, lowering: Lowering) -> _Sizes:
     if lowering == "arrays":
         whole = -(-size // 4096) * 4096
-        return _Sizes(whole, whole // 4, whole // 4, 3)
+        return _Sizes(whole, whole // 4, whole // 4, whole // 4, 3)
     whole = max(1024, 1 << (size - 1).bit_length())
-    return _Sizes(min(whole, 1 << 15), min(whole, 1 << 13), min(whole, 1 << 13), 2)
+    return _Sizes(min(whole, 1 << 15), min(whole, 1 << 13), max(1024, whole // 8), min(whole, 1 << 13), 2)
 
 
 def tokenize(
@@ -56,27 +56,30 @@ def tokenize(
     piece goes on before the buffer, and the last one behind it: then neither is a whole piece.
     """
     sizes = _sizes(buffer.data.shape[0], lowering)
+    run = stage(lowering, buffer.length)
     buffer = _pad(buffer, sizes.data)
     edges = find_edges(tables.cuts, buffer, sizes.data, dense=plan.unit == "char", lowering=lowering)
     text = _text(tables, buffer, edges, inner)
-    run = stage(lowering, buffer.length)
-    strings = _look_up(plan, tables, buffer, text, edges, sizes, lowering, run)
-    missed = _missed(plan, tables, buffer, text, strings, sizes, lowering, run)
-    positions = insides(missed.heads ^ missed.tails)
-    if plan.unit == "char" and plan.unknown != "bytes":
-        positions = positions & edges.leads
-    at, count = in_order(positions, jnp.int32(0), lowering=lowering)
-    flat, lost = flatten(
-        plan, tables, text, missed.heads, at, count, chunk=sizes.strings, window=sizes.window, run=run
-    )
-    tokens, stuck = merge(
-        plan, tables.merges, flat, missed.tokens, window=sizes.window, steps=sizes.steps, run=run
-    )
+    work = _Work(plan, tables, buffer, text, sizes, lowering, run)
+    strings, tokens, missed = _look_up(work, edges)
+    strings, tokens, unresolved = _encode_missed(work, strings, tokens, missed)
     if lowering == "walk":
-        out = emit_walk(strings, take(missed.starts, missed.models) - missed.starts, tokens, capacity)
+        out = emit_walk(strings, tokens, capacity)
     else:
-        out = emit_arrays(strings, missed.edges, tokens, capacity, sizes.strings)
-    return out._replace(unresolved=lost | stuck)
+        out = emit_arrays(strings, edges.strings, tokens, capacity)
+    return out._replace(unresolved=unresolved)
+
+
+class _Work(NamedTuple):
+    """What every stage needs."""
+
+    plan: BPEPlan
+    tables: BPETables
+    buffer: Buffer
+    text: Text
+    sizes: _Sizes
+    lowering: Lowering
+    run: Stage
 
 
 def _pad(buffer: Buffer, chunk: int) -> Buffer:
@@ -99,126 +102,120 @@ def _text(tables: BPETables, buffer: Buffer, edges: Edges, inner: tuple[jax.Arra
     return Text(buffer.data, as_words(buffer.data, longest), starts, ends)
 
 
-def _look_up(
-    plan: BPEPlan,
-    tables: BPETables,
-    buffer: Buffer,
-    text: Text,
-    edges: Edges,
-    sizes: _Sizes,
-    lowering: Lowering,
-    run: Stage,
-) -> Strings:
-    """Looks up all strings of up to SHORT bytes."""
+def _look_up(work: _Work, edges: Edges) -> tuple[Strings, Int32[Array, " N"], UInt32[Array, " S"]]:
+    """Looks up all strings of up to SHORT bytes.
+
+    Returns them, the ids of tokens at their first bytes (with "arrays", where `Strings.ids` is not kept), and a bit set
+    of the numbers of strings that were not found.
+    """
+    plan, tables, buffer, text, sizes, lowering, run = work
     size, chunk = buffer.data.shape[0], sizes.strings
-    begins, count = in_order(edges.strings, buffer.length, extra=1, lowering=lowering)
+    members, none = members_of(edges.strings)
+    begins, _ = take_members(members, none, size + 1, buffer.length, lowering=lowering)
 
     def body(start: jax.Array, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        ids, missed = state
         first, last = part(begins, start, chunk), part(begins, start + 1, chunk)
         place = place_of(plan, text, first, last)
         mark = ((last - first) << 2 | place).astype(jnp.uint32)
-        strings = run(functools.partial(load, width=SHORT // 4), text.words, first, last - first)
+        strings = run(lambda *a: load(*a, SHORT // 4), text.words, first, last - first)
         found = find_short(tables.lexicon, strings, mark, run)
         usable = found.hit & (found.own | _whole(text, first, last)) if plan.wholes else found.hit
         kind = take(buffer.kind, first)
-        id = jnp.where(usable & (kind == TEXT), found.id, -1)
+        id = jnp.where(usable & (kind == TEXT), found.id, ELSEWHERE)
         if buffer.token is not None:
             id = jnp.where(kind == FROZEN, take(buffer.token, first), id)
-        missed = (id < 0) & (start + jnp.arange(chunk, dtype=jnp.int32) < count)
-        return write(state[0], id, start), write(state[1], pack(missed), start // 32)
+        real = start + jnp.arange(chunk, dtype=jnp.int32) < members.count
+        missed = write(missed, pack(real & (id < 0)), start // 32)
+        if lowering == "walk":
+            return write(ids, id, start), missed
+        return ids.at[jnp.where(real & (id >= 0), first, size)].set(id, mode="drop"), missed
 
-    state = (jnp.zeros(size, jnp.int32), jnp.zeros(size // 32, jnp.uint32))
-    ids, missed = for_chunks(count, size, chunk, body, state)
-    numbers, misses = in_order(missed, jnp.int32(size - 1), lowering=lowering)
-    return Strings(begins, count, ids, edges.strings, numbers, misses)
+    state = (jnp.full(size, -1, jnp.int32), jnp.zeros(size // 32, jnp.uint32))
+    ids, missed = for_chunks(members.count, size, chunk, body, state)
+    tokens = jnp.full(size, -1, jnp.int32) if lowering == "walk" else ids
+    return Strings(begins, members.count, ids), tokens, missed
 
 
 def _whole(text: Text, first: Int32[Array, " C"], last: Int32[Array, " C"]) -> Bool[Array, " C"]:
     return contains(text.starts, first) & contains(text.ends, last)
 
 
-class _Missed(NamedTuple):
-    """Strings that are not one short token. U of them at most, N bytes, W words.
+def _encode_missed(
+    work: _Work, strings: Strings, tokens: Int32[Array, " N"], missed: UInt32[Array, " S"]
+) -> tuple[Strings, Int32[Array, " N"], Bool[Array, ""]]:
+    """Merges the strings that were not found, as many at a time as there is room for. Also whether some resist."""
+    members, none = members_of(missed)
+    room = work.sizes.room
 
-    starts  int32 [U]   first byte
-    marks   int32 [U]   4 * bytes + place of those that have to be merged, 0 for the others
-    models  int32 [U]   number of an equal one whose tokens it has
-    tokens  int32 [N]   id of the token that begins at a byte, as far as known, -1 elsewhere
-    edges   uint32 [W]  bit set of where all begin
-    heads, tails  uint32 [W]  where those that are models begin and end
-    """
+    def batch(state: tuple[Cursor, Strings, jax.Array, jax.Array]) -> tuple[Cursor, Strings, jax.Array, jax.Array]:
+        cursor, strings, tokens, unresolved = state
+        padding = jnp.int32(strings.ids.shape[0])
+        numbers, next_ = take_members(members, cursor, room, padding, lowering=work.lowering)
+        strings, tokens, resist = _merge_batch(work, strings, tokens, numbers, next_.taken - cursor.taken)
+        return next_, strings, tokens, unresolved | resist
 
-    starts: Int32[Array, " U"]
-    marks: Int32[Array, " U"]
-    models: Int32[Array, " U"]
-    tokens: Int32[Array, " N"]
-    edges: UInt32[Array, " W"]
-    heads: UInt32[Array, " W"]
-    tails: UInt32[Array, " W"]
+    state = (none, strings, tokens, jnp.bool_(False))
+    _, strings, tokens, unresolved = lax.while_loop(lambda state: state[0].taken < members.count, batch, state)
+    return strings, tokens, unresolved
 
 
-def _missed(
-    plan: BPEPlan,
-    tables: BPETables,
-    buffer: Buffer,
-    text: Text,
-    strings: Strings,
-    sizes: _Sizes,
-    lowering: Lowering,
-    run: Stage,
-) -> _Missed:
-    size, chunk = buffer.data.shape[0], sizes.strings
+def _merge_batch(
+    work: _Work, strings: Strings, tokens: Int32[Array, " N"], numbers: Int32[Array, " U"], count: jax.Array
+) -> tuple[Strings, Int32[Array, " N"], Bool[Array, ""]]:
+    """Encodes the `count` strings of these numbers; the rest is N."""
+    plan, tables, buffer, text, sizes, lowering, run = work
+    size, room, chunk = buffer.data.shape[0], sizes.room, min(sizes.strings, sizes.room)
 
     def describe(start: jax.Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        starts, marks, tokens, edges = state
-        number = part(strings.missed, start, chunk)
-        real = start + jnp.arange(chunk, dtype=jnp.int32) < strings.misses
+        starts, marks, tokens = state
+        number = jnp.minimum(part(numbers, start, chunk), size - 1)
         first, last = take(strings.begins, number), take(strings.begins, number + 1)
+        real = start + jnp.arange(chunk, dtype=jnp.int32) < count
         mark = jnp.where(real & (take(buffer.kind, first) == TEXT), (last - first) << 2, 0)
-        if plan.places:
-            mark = mark | jnp.where(mark > 0, place_of(plan, text, first, last), 0)
+        mark = mark | jnp.where(mark > 0, place_of(plan, text, first, last), 0)
         if plan.long_wholes:
-            tokens, mark = _long(plan, tables, text, first, last, mark, tokens)
-        return (
-            write(starts, first, start),
-            write(marks, mark, start),
-            tokens,
-            toggle(edges, first, real),
-        )
+            tokens, mark = _long(work, first, last, mark, tokens)
+        return write(starts, first, start), write(marks, mark, start), tokens
 
-    none = jnp.zeros(size // 32, jnp.uint32)
-    zeros = jnp.zeros(size, jnp.int32)
-    state = (zeros, zeros, jnp.full(size, -1, jnp.int32), none)
-    starts, marks, tokens, edges = for_chunks(strings.misses, size, chunk, describe, state)
-    same = jnp.arange(size, dtype=jnp.int32)
+    blank = jnp.zeros(room, jnp.int32)
+    starts, marks, tokens = for_chunks(count, room, chunk, describe, (blank, blank, tokens))
     if lowering == "walk":
-        same = models(text.words, starts, marks, strings.misses, chunk, run)
-
-    def mark_models(start: jax.Array, sets: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        first, mark = part(starts, start, chunk), part(marks, start, chunk)
-        own = part(same, start, chunk) == start + jnp.arange(chunk, dtype=jnp.int32)
-        return toggle(sets[0], first, own & (mark > 0)), toggle(sets[1], first + (mark >> 2), own & (mark > 0))
-
-    heads, tails = for_chunks(strings.misses, size, chunk, mark_models, (none, none))
-    return _Missed(starts, marks, same, tokens, edges, heads, tails)
+        moved = distances(text.words, starts, marks, count, chunk, run)
+        ids = strings.ids.at[numbers].set(ELSEWHERE + moved, mode="drop")
+        strings = strings._replace(ids=ids)
+        alone = (moved == 0) & (marks > 0)
+    else:
+        alone = marks > 0
+    none = jnp.zeros(size // 32, jnp.uint32)
+    heads = toggle(none, starts, alone)
+    positions = insides(heads ^ toggle(none, starts + (marks >> 2), alone))
+    if plan.unit == "char" and plan.unknown != "bytes":
+        positions = positions & pack((buffer.data & np.uint8(0xC0)) != np.uint8(0x80))
+    members, cursor = members_of(positions)
+    at, _ = take_members(members, cursor, size, jnp.int32(0), lowering=lowering)
+    flat, lost = flatten(
+        plan, tables, text, heads, at, members.count, chunk=sizes.strings, window=sizes.window, run=run
+    )
+    tokens, stuck = merge(plan, tables.merges, flat, tokens, window=sizes.window, steps=sizes.steps, run=run)
+    return strings, tokens, lost | stuck
 
 
 def _long(
-    plan: BPEPlan,
-    tables: BPETables,
-    text: Text,
+    work: _Work,
     first: Int32[Array, " C"],
     last: Int32[Array, " C"],
     mark: Int32[Array, " C"],
     tokens: Int32[Array, " N"],
 ) -> tuple[Int32[Array, " N"], Int32[Array, " C"]]:
     """Looks up strings of more than SHORT bytes among the tokens: what is found needs no merging, its mark is 0."""
-    width = tables.lexicon.strings.shape[1] - 2
+    lexicon, text = work.tables.lexicon, work.text
+    width = lexicon.strings.shape[1] - 2
     long = (mark >> 2 > SHORT) & (mark >> 2 <= 4 * width)
 
     def search() -> tuple[jax.Array, jax.Array]:
-        found = find_long(tables.lexicon, load(text.words, first, last - first, width), mark.astype(jnp.uint32))
-        usable = long & found.hit & (found.own | _whole(text, first, last) if plan.wholes else found.own)
+        found = find_long(lexicon, load(text.words, first, last - first, width), mark.astype(jnp.uint32))
+        usable = long & found.hit & (found.own | (_whole(text, first, last) if work.plan.wholes else found.own))
         return jnp.where(usable, first, tokens.shape[0]), found.id
 
     def nothing() -> tuple[jax.Array, jax.Array]:
