@@ -10,7 +10,7 @@ class InputError(ToktierError, ValueError):
 
 
 class SpecError(ToktierError):
-    """A tokenizer file is damaged, contradictory or of an unknown format."""
+    """A tokenizer or model file is damaged, contradictory or of an unknown format."""
 
 
 class UnsupportedError(ToktierError):

@@ -48,8 +48,9 @@ class DecoderConfig:
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "width", "heads", "kv_heads", "head_dim", "hidden", "context_length"):
-            if getattr(self, name) < 1:
-                raise SpecError(f"model configuration: {name} is {getattr(self, name)}; expected at least 1")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise SpecError(f"model configuration: {name} is {value!r}; expected a whole number of at least 1")
         if not self.windows:
             raise SpecError("model configuration: the model has no layers")
         if self.heads % self.kv_heads:
@@ -71,6 +72,8 @@ def rope_frequencies(theta: float, head_dim: int, scaling: Mapping[str, Any] | N
     """
     scaling = scaling or {}
     kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if not isinstance(theta, float | int) or theta <= 0:
+        raise SpecError(f"model configuration: rotary base {theta!r}; expected a positive number")
     if head_dim % 2:
         raise SpecError(f"model configuration: rotary embeddings need an even head size, not {head_dim}")
     frequencies = theta ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)

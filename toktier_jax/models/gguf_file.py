@@ -15,7 +15,7 @@ import numpy as np
 from toktier_jax.errors import SpecError, UnsupportedError
 from toktier_jax.models.config import DecoderConfig, rope_frequencies
 from toktier_jax.models.model import CausalLM
-from toktier_jax.models.weights import build, need
+from toktier_jax.models.weights import build, need, need_count
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3", "gpt2")
 TOP = {"embed": "token_embd", "position_embed": "position_embd", "norm": "output_norm", "head": "output"}
@@ -96,12 +96,13 @@ def gguf_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], where: 
         raise UnsupportedError(f"{where}: mixture-of-experts models ({arch}.expert_count) are not supported")
     if "token_embd.weight" not in tensors:
         raise SpecError(f"{where}: the tensor token_embd.weight is missing: the file holds no language model")
-    layers, width, heads = want("block_count"), want("embedding_length"), want("attention.head_count")
-    kv_heads, hidden = get("attention.head_count_kv", heads), want("feed_forward_length")
-    if not all(isinstance(value, int) for value in (heads, kv_heads, hidden)):
-        raise UnsupportedError(
-            f"{where}: layers of different width (head_count, feed_forward_length) are not supported"
-        )
+    for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length"):
+        if isinstance(get(key), list):
+            raise UnsupportedError(f"{where}: layers of different width ({arch}.{key} is a list) are not supported")
+    layers, width, heads = (
+        need_count(metadata, f"{arch}.{key}", where)
+        for key in ("block_count", "embedding_length", "attention.head_count")
+    )
     head_dim = get("attention.key_length", width // heads)
     for key in ("attention.value_length", "rope.dimension_count"):
         if get(key, head_dim) != head_dim:
@@ -112,9 +113,9 @@ def gguf_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], where: 
         vocab_size=int(tensors["token_embd.weight"].shape[1]),
         width=width,
         heads=heads,
-        kv_heads=kv_heads,
+        kv_heads=get("attention.head_count_kv", heads),
         head_dim=head_dim,
-        hidden=hidden,
+        hidden=want("feed_forward_length"),
         context_length=want("context_length"),
         windows=_windows(get, layers, where) if gemma else (0,) * layers,
         rope=rope,

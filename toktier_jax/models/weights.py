@@ -72,6 +72,14 @@ def _few(names: list[str]) -> str:
     return f"{head} {'is' if len(names) == 1 else 'are'}"
 
 
+def need_count(values: Any, key: str, where: str) -> int:
+    """values[key] as a whole number of at least 1, or a SpecError that names the key."""
+    found = need(values, key, where)
+    if not isinstance(found, int) or found < 1:
+        raise SpecError(f"{where}: {key} is {found!r}; expected a whole number of at least 1")
+    return found
+
+
 def need(values: Any, key: str, where: str) -> Any:
     """values[key], or a SpecError that names the key."""
     found = values.get(key)

@@ -8,6 +8,8 @@ chain of `RADIX` dependent look-ups in small tables, unrolled, and compiles to o
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -95,9 +97,11 @@ def _states(rows: Array, table: Array, entry: Array, identity: int) -> Array:
 def _compose(level: _Level, states: int) -> Array:
     """The function of each block, one after another, and the identity at the end."""
     blocks, flat = level.starts.shape[0], level.flat
-    state = lax.broadcasted_iota(flat.dtype, (blocks, states), 1)
-    for column in range(RADIX):
-        state = _take(flat, _spread(level.starts[:, column], states) + state.astype(jnp.int32))
+
+    def step(state: Array, start: Array, _: Array) -> Array:
+        return _take(flat, _spread(start, states) + state.astype(jnp.int32))
+
+    state = _chain(step, lax.broadcasted_iota(flat.dtype, (blocks, states), 1), level.starts)
     # The barrier keeps a level a kernel: fused with the next one, its look-ups would be done again for each use.
     return lax.optimization_barrier(jnp.concatenate([state.reshape(-1), lax.iota(flat.dtype, states)]))
 
@@ -109,14 +113,28 @@ def _walk(level: _Level, before: Array, *, inclusive: bool) -> Array:
     """
     starts, flat, identity, lines = level
     blocks = starts.shape[0]
-    place = lax.broadcasted_iota(jnp.int32, (blocks, RADIX), 1)
+    last = lax.broadcasted_iota(jnp.int32, (blocks, RADIX), 1) - (0 if inclusive else 1)
     idle = jnp.full((blocks, RADIX), identity, jnp.int32)
+
+    def step(state: Array, start: Array, column: Array) -> Array:
+        return _take(flat, lax.select(last >= column, _spread(start, RADIX), idle) + state.astype(jnp.int32))
+
     state = _spread(before.reshape(lines, -1)[:, : blocks // lines].reshape(-1), RADIX)
-    for column in range(RADIX if inclusive else RADIX - 1):
-        walking = place >= column if inclusive else place > column
-        start = lax.select(walking, _spread(starts[:, column], RADIX), idle)
-        state = _take(flat, start + state.astype(jnp.int32))
-    return state.reshape(-1)
+    return _chain(step, state, starts).reshape(-1)
+
+
+def _chain(step: Callable[[Array, Array, Array], Array], state: Array, starts: Int32[Array, "blocks radix"]) -> Array:
+    """Applies `step` to the columns of `starts` in order: unrolled, so that a GPU has one kernel of it.
+
+    A TPU fuses no look-ups, and its compiler takes minutes for the unrolled chains: there it is a loop.
+    """
+
+    def run(unroll: bool | int, state: Array, starts: Array) -> Array:
+        columns = (starts.T, lax.iota(jnp.int32, RADIX))
+        return lax.scan(lambda state, column: (step(state, *column), None), state, columns, unroll=unroll)[0]
+
+    rolled, unrolled = functools.partial(run, 1), functools.partial(run, True)
+    return lax.platform_dependent(state, starts, tpu=rolled, default=unrolled)
 
 
 def _spread(values: Array, width: int) -> Array:

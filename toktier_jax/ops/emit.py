@@ -21,7 +21,7 @@ class Tokens(NamedTuple):
     """Tokens of one buffer; positions are bytes of its data.
 
     ids, starts, ends  int32 [capacity], -1, 0 and 0 past `count`
-    count              int32 []  number of tokens; where it is above the capacity, the last end is not to be used
+    count              int32 []  number of tokens, also where it is above the capacity
     unresolved         bool []   the host must encode this text: a symbol or a merge is beyond these tables
     """
 
@@ -37,8 +37,8 @@ class Strings(NamedTuple):
 
     begins  int32 [N + 1]  first byte of each, then the text's length
     count   int32 []
-    ids     int32 [N]      of each its only token's id; of one that has none or several ELSEWHERE + the distance to
-                           the equal string whose tokens it has
+    ids     int32 [N]      of each its only token's id; ELSEWHERE + distance to the equal string whose tokens it has for
+                           one that has none or several
     """
 
     begins: Int32[Array, " N+1"]
@@ -47,47 +47,36 @@ class Strings(NamedTuple):
 
 
 def emit_walk(strings: Strings, tokens: Int32[Array, " N"], capacity: int) -> Tokens:
-    """Writes the tokens of one string after the other, in loops so small that XLA makes plain code of them on a CPU.
+    """Writes the tokens of one string after the other, in a loop so small that XLA makes plain code of it on a CPU.
 
     tokens: ids at the first bytes of tokens of strings that have several, -1 elsewhere.
     """
 
-    def token(number: jax.Array, byte: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-        """The token that begins `byte` bytes into a string (negative if none), where that is, the end of the string."""
+    def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        ids, starts, ends, count, number, byte = state
         start, end = _at(strings.begins, number), _at(strings.begins, number + 1)
         id = _at(strings.ids, number)
-        several = id < 0
-        id = jnp.where(several, _at(tokens, start + byte + id - ELSEWHERE), id)
-        return id, start + byte, end, ~several | (start + byte + 1 >= end)
-
-    def write(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        ids, starts, ends, count, number, byte = state
-        id, here, end, over = token(number, byte)
+        here, several = start + byte, id < 0
+        id = jnp.where(several, _at(tokens, here + id - ELSEWHERE), id)
+        real = id >= 0
+        fits = real & (count < capacity)
         # the token before it in the same string ends where this one begins
         before = jnp.maximum(count - 1, 0)
-        ends = _put(ends, before, jnp.where((byte > 0) & (id >= 0), here, _at(ends, before)))
+        ends = _put(ends, before, jnp.where(fits & (byte > 0), here, _at(ends, before)))
+        at = jnp.minimum(count, capacity - 1)
+        over = ~several | (here + 1 >= end)
         return (
-            _put(ids, count, id),
-            _put(starts, count, here),
-            _put(ends, count, end),
-            count + (id >= 0).astype(jnp.int32),
+            _put(ids, at, jnp.where(fits, id, _at(ids, at))),
+            _put(starts, at, jnp.where(fits, here, _at(starts, at))),
+            _put(ends, at, jnp.where(fits, end, _at(ends, at))),
+            count + real.astype(jnp.int32),
             number + over.astype(jnp.int32),
             jnp.where(over, 0, byte + 1),
         )
 
-    def skip(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        count, number, byte = state
-        id, _, _, over = token(number, byte)
-        return count + (id >= 0).astype(jnp.int32), number + over.astype(jnp.int32), jnp.where(over, 0, byte + 1)
-
     zero, zeros = jnp.int32(0), jnp.zeros(capacity, jnp.int32)
     state = (jnp.full(capacity, -1, jnp.int32), zeros, zeros, zero, zero, zero)
-    state = lax.while_loop(lambda s: (s[4] < strings.count) & (s[3] < capacity), write, state)
-    ids, starts, ends, here, number, byte = state
-    count, _, _ = lax.while_loop(lambda s: s[1] < strings.count, skip, (here, number, byte))
-    ids, starts, ends = (  # what was no token may have been written behind the last one
-        out.at[here].set(blank, mode="drop") for out, blank in ((ids, -1), (starts, 0), (ends, 0))
-    )
+    ids, starts, ends, count, *_ = lax.while_loop(lambda state: state[4] < strings.count, step, state)
     return Tokens(ids, starts, ends, count, jnp.bool_(False))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,7 +59,7 @@ def distances(
         winner = take(table, part(slots, first, chunk))
         marks, here = part(mark, first, chunk), part(start, first, chunk)
         there = take(start, winner)
-        mine, theirs = (run(lambda *a: load(*a, _WIDTH), words, place, marks >> 2) for place in (here, there))
+        mine, theirs = (run(functools.partial(load, width=_WIDTH), words, place, marks >> 2) for place in (here, there))
         same = short(first) & (take(mark, winner) == marks) & jnp.all(theirs == mine, axis=1)
         return write(moved, jnp.where(same, there - here, 0), first)
 

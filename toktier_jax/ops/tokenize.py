@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -24,7 +25,7 @@ from .symbols import Text, flatten, place_of
 
 
 class _Sizes(NamedTuple):
-    """How much is worked on at a time: bytes, strings, missed ones, tokens of a merge round; and how far that looks."""
+    """How much is worked on at a time: bytes, strings, missed strings, tokens of a round; how far a round looks."""
 
     data: int
     strings: int
@@ -118,7 +119,7 @@ def _look_up(work: _Work, edges: Edges) -> tuple[Strings, Int32[Array, " N"], UI
         first, last = part(begins, start, chunk), part(begins, start + 1, chunk)
         place = place_of(plan, text, first, last)
         mark = ((last - first) << 2 | place).astype(jnp.uint32)
-        strings = run(lambda *a: load(*a, SHORT // 4), text.words, first, last - first)
+        strings = run(functools.partial(load, width=SHORT // 4), text.words, first, last - first)
         found = find_short(tables.lexicon, strings, mark, run)
         usable = found.hit & (found.own | _whole(text, first, last)) if plan.wholes else found.hit
         kind = take(buffer.kind, first)
