@@ -79,7 +79,15 @@ class Subject:
         yield from rng.sample(every, min(round(60 * scale), len(every)))
 
 
-@pytest.fixture(scope="session", params=[name for name in artifacts.NAMES if name not in artifacts.ON_REFERENCE])
+_PARAMS = [
+    name if name in artifacts.CHOSEN else pytest.param(name, marks=pytest.mark.slow)
+    for name in artifacts.NAMES
+    if name not in artifacts.ON_REFERENCE
+]
+"""The chosen six in the default run, the rest in `make test-all`: compiling for each takes most of a minute."""
+
+
+@pytest.fixture(scope="session", params=_PARAMS)
 def subject(request: pytest.FixtureRequest, artifact: Callable[[str], Artifact]) -> Subject:
     """Each tokenizer in turn: as a fixture of the session, so that pytest runs all tests of one tokenizer together."""
     return Subject(artifact(request.param))

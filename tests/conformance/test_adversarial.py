@@ -29,16 +29,19 @@ KNOWN = (
 )
 
 
+@pytest.mark.slow  # a compile for nearly each of the tokenizers
 @pytest.mark.parametrize(("name", "text"), KNOWN, ids=lambda value: None if len(value) > 30 else value)
 def test_known(name: str, text: str, artifact: Callable[[str], Artifact], device: None) -> None:
     check(artifact(name), [text])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", artifacts.CHOSEN)
 def test_stress(name: str, artifact: Callable[[str], Artifact], device: None) -> None:
     check(artifact(name), [make(size) for make in corpus.STRESS.values() for size in (60, SMALL)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["one letter", "another letter first", "random letters"])
 @pytest.mark.parametrize("name", ["qwen-3", "mistral-v1"])
 def test_a_million_characters(name: str, text: str, artifact: Callable[[str], Artifact], device: None) -> None:

@@ -41,6 +41,7 @@ def check(index: int) -> str:
     return tokenizer.explain().reference[0]
 
 
+@pytest.mark.slow  # a compile for nearly each of them
 @pytest.mark.parametrize("index", range(0, FILES, FILES // SHORT))
 def test_some(index: int, device: None) -> None:
     check(index)
