@@ -146,7 +146,11 @@ def compare(subject: Subject, oracle: Oracle, text: str, report: Report) -> list
 
 
 def _disorder(text: str, spans: np.ndarray) -> Difference | None:
-    """What byte spans promise by themselves: start <= end <= bytes of the text, and ends never decreasing."""
+    """What byte spans promise by themselves: start <= end <= bytes of the text, and ends never decreasing.
+
+    Ids of a template stand at (0, 0), also those after the text.
+    """
+    spans = spans[spans.any(axis=1)]
     starts, ends = spans.T
     wrong = (starts < 0) | (starts > ends) | (ends > len(text.encode()))
     wrong[1:] |= ends[1:] < ends[:-1]
