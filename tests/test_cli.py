@@ -193,6 +193,7 @@ def test_a_damaged_tokenizer_file(tmp_path: Path, file: str, capsys: pytest.Capt
     error(capsys, ["encode", file, "--tokenizer", str(path)], 1)
 
 
+@pytest.mark.slow  # compiles several sizes of block
 def test_verify_reports_and_sets_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["verify", "--seconds", "1"]) == 0
     assert "0 differences" in out(capsys)
