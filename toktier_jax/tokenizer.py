@@ -42,7 +42,9 @@ class Tokenizer:
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
         self._device, self._refusal = open_device(loaded), loaded.refusal
-        self._assembler = Assembler(self._spec, lambda: self._reference, lambda: self._vocabulary)
+        self._assembler = Assembler(
+            self._spec, lambda: self._reference, lambda: self._vocabulary, lambda: source.spec.model
+        )
         self._calls: Counter[str] = Counter()
         self._fallbacks: Counter[str] = Counter()
 

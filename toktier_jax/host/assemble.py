@@ -34,14 +34,22 @@ class DeviceResult(NamedTuple):
 
 
 class Assembler:
-    """Frames ids and spans as the file says. `reference` and `vocabulary` are asked for only when they are needed."""
+    """Frames ids and spans as the file says.
+
+    `spec` may be without its model; that, the reference and the vocabulary are asked for only when they are needed.
+    """
 
     def __init__(
-        self, spec: types.TokenizerSpec, reference: Callable[[], Reference], vocabulary: Callable[[], Vocabulary]
+        self,
+        spec: types.TokenizerSpec,
+        reference: Callable[[], Reference],
+        vocabulary: Callable[[], Vocabulary],
+        model: Callable[[], types.Model],
     ) -> None:
         self._spec = spec
         self._reference = reference
         self._vocabulary = vocabulary
+        self._model = model
 
     def from_reference(self, text: str, *, add_special_tokens: bool, special: Special, reason: str) -> Encoding:
         """The reference's own answer."""
@@ -103,15 +111,12 @@ class Assembler:
 
     def _byte_spans(self, text: str, raw: RawEncoding, special: Special) -> np.ndarray:
         """Byte spans of the reference's answer, from its untrimmed answer to the text alone."""
-        reference, vocabulary, model = self._reference(), self._vocabulary(), self._spec.model
+        reference, vocabulary = self._reference(), self._vocabulary()
         bare = reference.encode_bare(text, special=special)
         forms: list[Form] = [step.form for step in self._spec.normalizers if isinstance(step, types.Unicode)]
         gaps = absorbed(forms[0], text) if forms else None
-        if (
-            isinstance(reference, TokenizersReference)
-            and isinstance(model, types.BPE)
-            and (vocabulary.shifts or vocabulary.partial)
-        ):
+        model = self._model() if vocabulary.shifts or vocabulary.partial else None
+        if isinstance(model, types.BPE) and isinstance(reference, TokenizersReference):
             pairs = replay_spans(text, bare, reference.spell(text, special=special), model, vocabulary, gaps)
         else:
             pairs = spans.byte_spans(text, bare, vocabulary, gaps)
