@@ -213,7 +213,7 @@ class BPE:
 
 @dataclass(frozen=True, eq=False)
 class BytePairRanks:
-    """tiktoken and Tekken: `ranks[token bytes] = rank`; the pair that forms the lowest rank merges first.
+    """tiktoken: `ranks[token bytes] = rank`; the pair that forms the lowest rank merges first.
 
     `id = rank + offset`. A whole piece that is a token is that token.
     """
