@@ -1,4 +1,4 @@
-"""The façade: routes, batches, packing, special tokens, errors, threads, processes. Conformance tests see to the ids."""
+"""The façade: routes, batches, packing, special tokens, errors, threads, processes. Ids: see tests/conformance."""
 
 from __future__ import annotations
 
