@@ -55,9 +55,7 @@ def check_ids(ids: Any, limit: int) -> list[int]:
         raise InputError(f"ids must be a flat sequence of integers, not {array.ndim}-dimensional {array.dtype}")
     bad = np.flatnonzero((array < 0) | (array >= limit)) if array.size else array
     if bad.size:
-        raise InputError(
-            f"id {array[bad[0]]} at index {bad[0]} is out of range; the ids end at {limit - 1}"
-        )
+        raise InputError(f"id {array[bad[0]]} at index {bad[0]} is out of range; the ids end at {limit - 1}")
     return array.tolist()
 
 
