@@ -45,6 +45,21 @@ class Limits(NamedTuple):
     right: Int32[Array, " W"]
 
 
+class Earlier(NamedTuple):
+    """What is known of a window's left edge from the window before it.
+
+    left   int32 []   the limit to the left of the first token: NEVER where a piece begins
+    pair   int32 []   the level of the pair of the token before it with the first one
+    ties   bool [2]   whether the two pairs before the first token's tie with the ones before them and merge after these
+    turn   bool [2]   whether they merge, if nothing merges their right token away first
+    """
+
+    left: Int32[Array, ""]
+    pair: Int32[Array, ""]
+    ties: Bool[Array, 2]
+    turn: Bool[Array, 2]
+
+
 class Cascade(NamedTuple):
     """What is to be known of merges where tokens can be merged on at a lower rank than they were made at.
 
@@ -86,24 +101,30 @@ def _moved(values: Int32[Array, " W"], by: jax.Array, edge: jax.Array, leftwards
     return lax.dynamic_slice(jnp.concatenate([values, beyond]), (by,), (size,))
 
 
-def certain(at: Limits, cascade: Cascade | None) -> Bool[Array, " W"]:
+def certain(
+    at: Limits, cascade: Cascade | None, earlier: Earlier
+) -> tuple[Bool[Array, " W"], Bool[Array, " W"], Bool[Array, " W"]]:
     """Which tokens merge with the next one now; where there is no such pair the answer means nothing.
 
     Merges of one level come from left to right, so what ties on the right comes later. What ties on the left comes
     earlier, but does not matter where it is not next to the pair (that is, no rule of the pair's own rank joins
     something with its left token) and what it makes merges on with nothing at once. Of a run of ties (`aaaa`) every
-    second pair merges.
+    second pair merges. Returns also, for each token, what `Earlier` says of a pair: ties, turn.
     """
     right = after(at.right, NEVER)
     proper = at.pair >= 0 if cascade is None else cascade.rank == at.pair
     calm = jnp.ones_like(proper) if cascade is None else ~cascade.cascades
     left_sure = (at.pair < at.left) | ((at.pair == at.left) & calm & (at.least_left < at.pair))
     right_sure = at.pair <= right
-    tie = proper & before(proper, False) & (at.pair == before(at.pair, NEVER))
-    turn = alternate(tie, left_sure & right_sure)
-    turn = turn & (at.left >= at.pair) & (calm | (at.least_left >= at.pair))
-    sure = right_sure & jnp.where(tie, turn, left_sure)
-    return sure if cascade is None else jnp.where(proper, sure, _at_once(at, cascade))
+    tie = proper & before(proper, earlier.pair >= 0) & (at.pair == before(at.pair, earlier.pair))
+    begin = left_sure & right_sure
+    turn = alternate(tie, begin, (earlier.ties, earlier.turn))
+    here = turn & (at.left >= at.pair) & (calm | (at.least_left >= at.pair))
+    sure = right_sure & jnp.where(tie, here, left_sure)
+    turn = jnp.where(tie, turn, begin)
+    if cascade is not None:
+        sure = jnp.where(proper, sure, _at_once(at, cascade))
+    return sure, tie & ~turn, turn
 
 
 def _at_once(at: Limits, of: Cascade) -> Bool[Array, " W"]:

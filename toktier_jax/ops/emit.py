@@ -1,4 +1,4 @@
-"""Tokens of all strings put in the order of the text: counted, ranked, scattered."""
+"""Tokens of all strings put in the order of the text: their first bytes are the members of a bit set."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt32
 
+from .chunks import Stage, for_chunks, part, write
 from .lookup import take
-from .members import pack, rank_of, ranked
+from .members import Ranked, rank_of, ranked
 from .pieces import members_of, take_members
+from .scan import Lowering
 
 ELSEWHERE = -(1 << 30)
 """No id: below 0 after any distance in a text is added."""
@@ -36,68 +37,57 @@ class Strings(NamedTuple):
     """The strings of a text that are looked up, in order.
 
     begins  int32 [N + 1]  first byte of each, then the text's length
+    edges   uint32 [W]     bit set of these bytes, less the length
     count   int32 []
-    ids     int32 [N]      of each its only token's id; ELSEWHERE + distance to the equal string whose tokens it has for
-                           one that has none or several
+    ids     int32 [N]      of each its only token's id; of one that has none or several ELSEWHERE + the distance to
+                           the equal string whose tokens it has
     """
 
     begins: Int32[Array, " N+1"]
+    edges: UInt32[Array, " W"]
     count: Int32[Array, ""]
     ids: Int32[Array, " N"]
 
 
-def emit_walk(strings: Strings, tokens: Int32[Array, " N"], capacity: int) -> Tokens:
-    """Writes the tokens of one string after the other, in a loop so small that XLA makes plain code of it on a CPU.
+def emit(
+    strings: Strings,
+    tokens: Int32[Array, " N"],
+    firsts: UInt32[Array, " W"],
+    capacity: int,
+    chunk: int,
+    *,
+    lowering: Lowering,
+    run: Stage,
+) -> Tokens:
+    """Takes the tokens in order.
 
-    tokens: ids at the first bytes of tokens of strings that have several, -1 elsewhere.
+    tokens: ids at the first bytes of the tokens of strings that have several; firsts: bit set of the first bytes of all
+    tokens; chunk: tokens worked on at a time.
     """
+    every, none = members_of(firsts)
+    room = -(-capacity // chunk) * chunk
+    text_end = strings.begins[-1]
+    begins, _ = take_members(every, none, room + 1, text_end, lowering=lowering)
+    edges = ranked(strings.edges)
+    here = jnp.minimum(every.count, capacity)
 
-    def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        ids, starts, ends, count, number, byte = state
-        start, end = _at(strings.begins, number), _at(strings.begins, number + 1)
-        id = _at(strings.ids, number)
-        here, several = start + byte, id < 0
-        id = jnp.where(several, _at(tokens, here + id - ELSEWHERE), id)
-        real = id >= 0
-        fits = real & (count < capacity)
-        # the token before it in the same string ends where this one begins
-        before = jnp.maximum(count - 1, 0)
-        ends = _put(ends, before, jnp.where(fits & (byte > 0), here, _at(ends, before)))
-        at = jnp.minimum(count, capacity - 1)
-        over = ~several | (here + 1 >= end)
-        return (
-            _put(ids, at, jnp.where(fits, id, _at(ids, at))),
-            _put(starts, at, jnp.where(fits, here, _at(starts, at))),
-            _put(ends, at, jnp.where(fits, end, _at(ends, at))),
-            count + real.astype(jnp.int32),
-            number + over.astype(jnp.int32),
-            jnp.where(over, 0, byte + 1),
-        )
+    def describe(
+        strings: Strings, edges: Ranked, tokens: jax.Array, begin: jax.Array, following: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        number = rank_of(edges, begin, own=True) - 1
+        id = take(strings.ids, number)
+        several = id < 0
+        id = jnp.where(several, take(tokens, jnp.where(several, begin + id - ELSEWHERE, 0)), id)
+        return id, jnp.minimum(following, take(strings.begins, number + 1))
 
-    zero, zeros = jnp.int32(0), jnp.zeros(capacity, jnp.int32)
-    state = (jnp.full(capacity, -1, jnp.int32), zeros, zeros, zero, zero, zero)
-    ids, starts, ends, count, *_ = lax.while_loop(lambda state: state[4] < strings.count, step, state)
-    return Tokens(ids, starts, ends, count, jnp.bool_(False))
+    def body(start: jax.Array, out: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        begin, following = part(begins, start, chunk), part(begins, start + 1, chunk)
+        real = start + jnp.arange(chunk, dtype=jnp.int32) < here
+        id, end = run(describe, strings, edges, tokens, jnp.where(real, begin, 0), following)
+        new = (jnp.where(real, id, -1), jnp.where(real, begin, 0), jnp.where(real, end, 0))
+        return tuple(write(old, values, start) for old, values in zip(out, new, strict=True))
 
-
-def _at(array: jax.Array, index: jax.Array) -> jax.Array:
-    return lax.dynamic_index_in_dim(array, index, keepdims=False)
-
-
-def _put(array: jax.Array, index: jax.Array, value: jax.Array) -> jax.Array:
-    return lax.dynamic_update_index_in_dim(array, value, index, axis=0)
-
-
-def emit_arrays(strings: Strings, edges: UInt32[Array, " W"], tokens: Int32[Array, " N"], capacity: int) -> Tokens:
-    """Takes the first bytes of all tokens in order.
-
-    edges: bit set of the bytes where strings begin; tokens: ids at the first bytes of all tokens, -1 elsewhere.
-    """
-    firsts, none = members_of(pack(tokens >= 0))
-    begins, _ = take_members(firsts, none, capacity + 1, strings.begins[-1], lowering="arrays")
-    starts, next_ = begins[:-1], begins[1:]
-    ends = jnp.minimum(next_, take(strings.begins, rank_of(ranked(edges), starts, own=True)))
-    unused = jnp.arange(capacity, dtype=jnp.int32) >= firsts.count
-    ids = jnp.where(unused, -1, take(tokens, starts))
-    starts, ends = (jnp.where(unused, 0, place) for place in (starts, ends))
-    return Tokens(ids, starts, ends, firsts.count, jnp.bool_(False))
+    zeros = jnp.zeros(room, jnp.int32)
+    out = for_chunks(here, room, chunk, body, (jnp.full(room, -1, jnp.int32), zeros, zeros))
+    ids, starts, ends = (values[:capacity] for values in out)
+    return Tokens(ids, starts, ends, every.count, jnp.bool_(False))

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Int32
 
 from ..plan import BPEPlan
 from ..types import CASCADES, NEVER, MergeTables
-from .certain import UNSEEN, Cascade, Limits, after, before, certain, limit
+from .certain import UNSEEN, Cascade, Earlier, Limits, after, before, certain, limit
 from .chunks import Stage, for_chunks, part, write
 from .members import pack, ranked, ranks, total
 from .rules import Rule, find_rules
@@ -45,6 +45,7 @@ class _Pass(NamedTuple):
 
     read, kept       where the window begins, where what it leaves goes
     fresh            the first pass: all tokens are symbols
+    earlier          what the window before this one knows of its left edge
     merged, waiting  whether this pass merged anything, saw a pair that has a rule
     far              limits are followed as far as there is text: a pass before merged nothing
     stuck            so did this one, with pairs left
@@ -55,6 +56,7 @@ class _Pass(NamedTuple):
     read: jax.Array
     kept: jax.Array
     fresh: jax.Array
+    earlier: Earlier
     merged: jax.Array
     waiting: jax.Array
     far: jax.Array
@@ -71,7 +73,7 @@ def merge(
     the window after one that was idle.
     """
     zero, no = jnp.int32(0), jnp.bool_(False)
-    state = _Pass(flat, tokens, zero, zero, jnp.bool_(True), no, no, no, no, flat.count > 0)
+    state = _Pass(flat, tokens, zero, zero, jnp.bool_(True), _nothing(), no, no, no, no, flat.count > 0)
     state = lax.while_loop(lambda s: s.going, lambda s: _window(plan, merges, s, window, steps, run), state)
 
     def rest(start: jax.Array, tokens: jax.Array) -> jax.Array:
@@ -81,6 +83,11 @@ def merge(
 
     capacity = flat.rows.shape[0] - window
     return for_chunks(state.flat.count, capacity, window, rest, state.tokens), state.stuck
+
+
+def _nothing() -> Earlier:
+    """The left edge of all: a piece begins there."""
+    return Earlier(jnp.int32(NEVER), jnp.int32(NEVER), jnp.zeros(2, bool), jnp.zeros(2, bool))
 
 
 class _View(NamedTuple):
@@ -123,14 +130,14 @@ class _Levels(NamedTuple):
     known: Bool[Array, " W"]
 
 
-def _levels(plan: BPEPlan, view: _View, rule: Rule, first: Bool[Array, ""]) -> _Levels:
-    """`first`: the window is the first one, so nothing is before it."""
+def _levels(plan: BPEPlan, view: _View, rule: Rule, edge: Int32[Array, ""]) -> _Levels:
+    """`edge`: the first token's limit to the left."""
     known = view.joint & (rule.rank < NEVER)
     level = jnp.where(known, rule.rank, NEVER)
     if plan.cascades:
         level = jnp.where(known, jnp.maximum(level, jnp.maximum(view.made, after(view.made, 0))), NEVER)
-    at_edge = ~first & (jnp.arange(level.shape[0], dtype=jnp.int32) == 0)
-    left = jnp.where(view.head, NEVER, jnp.where(at_edge, UNSEEN, rule.least_left))
+    first = jnp.arange(level.shape[0], dtype=jnp.int32) == 0
+    left = jnp.where(view.head, NEVER, jnp.where(first, edge, rule.least_left))
     right = jnp.where(view.unseen, UNSEEN, jnp.where(view.joint, rule.least_right, NEVER))
     return _Levels(jnp.where(view.unseen, UNSEEN, level), left, right, known)
 
@@ -143,6 +150,7 @@ class _Left(NamedTuple):
     done    int32 [W]   first bytes of tokens that are done, N elsewhere
     id      int32 [W]   ids after merging
     merged  bool []     whether anything merged
+    edge    of the next window
     """
 
     close: Int32[Array, "V k"]
@@ -150,10 +158,17 @@ class _Left(NamedTuple):
     done: Int32[Array, " W"]
     id: Int32[Array, " W"]
     merged: Bool[Array, ""]
+    edge: Earlier
 
 
 def _settle(
-    plan: BPEPlan, view: _View, rule: Rule, levels: _Levels, sides: tuple[jax.Array, jax.Array], none: jax.Array
+    plan: BPEPlan,
+    view: _View,
+    rule: Rule,
+    levels: _Levels,
+    sides: tuple[jax.Array, jax.Array],
+    earlier: Earlier,
+    none: jax.Array,
 ) -> _Left:
     """Merges what is certain, and parts what is done from the rest; `none` = N."""
     size = view.id.shape[0]
@@ -162,7 +177,10 @@ def _settle(
     if plan.cascades:
         late = (rule.rank < at.pair) & (after(view.made, 0) == at.pair)
         cascade = Cascade(jnp.where(levels.known, rule.rank, NEVER), late, (rule.new & CASCADES) != 0)
-    merging = levels.known & certain(at, cascade) & ~view.held
+    sure, ties, turn = certain(at, cascade, earlier)
+    merging = levels.known & sure & ~view.held
+    seam = slice(size - OVERLAP - 2, size - OVERLAP)
+    edge = Earlier(at.left[size - OVERLAP], at.pair[size - OVERLAP - 1], ties[seam], turn[seam])
     never = (at.pair == NEVER) & (at.left == NEVER) & (after(at.right, NEVER) == NEVER)
     border = (view.joint & never) | ~(view.joint | view.unseen)  # nothing is ever merged across it
     begins = view.head | before(border, False)
@@ -177,21 +195,21 @@ def _settle(
     slot = jnp.where(alive & ~done, OVERLAP + ranks(stay), OVERLAP + size)
     close = jnp.zeros((OVERLAP + size, len(columns)), jnp.int32)
     close = close.at[slot].set(jnp.stack(columns, axis=1), mode="drop")
-    return _Left(close, total(stay), jnp.where(done, view.place >> 1, none), id, jnp.any(merging))
+    return _Left(close, total(stay), jnp.where(done, view.place >> 1, none), id, jnp.any(merging), edge)
 
 
 def _window(plan: BPEPlan, merges: MergeTables, s: _Pass, size: int, steps: int, run: Stage) -> _Pass:
     """One window of a pass; the last one also begins the next pass, or ends the work."""
     view = run(lambda *a: _view(*a, size=size), s.flat, s.read)
     rule = find_rules(merges, view.id, s.fresh if merges.of_bytes.shape[0] > 1 else None, run)
-    levels = run(lambda *a: _levels(plan, *a), view, rule, s.read == 0)
+    levels = run(lambda *a: _levels(plan, *a), view, rule, s.earlier.left)
     reach = jnp.where(s.far, size.bit_length(), steps)
     edge = levels.least_left[0]
     sides = (
         limit(before(levels.pair, edge), levels.least_left, edge, reach, leftwards=True),
         limit(levels.pair, levels.least_right, jnp.int32(NEVER), reach, leftwards=False),
     )
-    left = run(lambda *a: _settle(plan, *a), view, rule, levels, sides, jnp.int32(s.tokens.shape[0]))
+    left = run(lambda *a: _settle(plan, *a), view, rule, levels, sides, s.earlier, jnp.int32(s.tokens.shape[0]))
     tokens = s.tokens.at[left.done].set(left.id, mode="drop")
     merged, waiting = s.merged | left.merged, s.waiting | jnp.any(levels.known)
     more = s.read + size < s.flat.count
@@ -207,6 +225,7 @@ def _window(plan: BPEPlan, merges: MergeTables, s: _Pass, size: int, steps: int,
         read=jnp.where(more, s.read + size - OVERLAP, 0),
         kept=jnp.where(more, kept, 0),
         fresh=s.fresh & more,
+        earlier=jax.tree.map(lambda here, new: jnp.where(more, here, new), left.edge, _nothing()),
         merged=merged & more,
         waiting=waiting & more,
         far=s.far | (idle & ~more),

@@ -64,3 +64,24 @@ def distances(
         return write(moved, jnp.where(same, there - here, 0), first)
 
     return for_chunks(count, size, chunk, compare, jnp.zeros(size, jnp.int32))
+
+
+def copy_bits(
+    source: UInt32[Array, " W"],
+    target: UInt32[Array, " W"],
+    start: Int32[Array, " U"],
+    moved: Int32[Array, " U"],
+    size: Int32[Array, " U"],
+) -> UInt32[Array, " W"]:
+    """`target`, empty in all strings that have moved, with their models' members of `source` at their own places."""
+    none = target.shape[0]
+    apart = (moved != 0) & (size <= LONGEST)
+    there = jnp.where(apart, start + moved, 0)
+    word, shift = there >> 5, (there & 31).astype(jnp.uint32)
+    bits = take(source, word) >> shift | (take(source, word + 1) << np.uint32(1)) << (np.uint32(31) - shift)
+    some = (np.uint32(1) << (size & 31).astype(jnp.uint32)) - np.uint32(1)
+    bits = bits & jnp.where(size > 31, ~np.uint32(0), some)
+    word, shift = start >> 5, (start & 31).astype(jnp.uint32)
+    target = target.at[jnp.where(apart, word, none)].add(bits << shift, mode="drop")
+    over = (bits >> np.uint32(1)) >> (np.uint32(31) - shift)
+    return target.at[jnp.where(apart, word + 1, none)].add(over, mode="drop")

@@ -11,17 +11,26 @@ from .members import max_before, pack, unpack
 _EVEN = np.uint32(0x55555555)
 
 
-def alternate(ties: Bool[Array, " N"], begin: Bool[Array, " N"]) -> Bool[Array, " N"]:
+def alternate(
+    ties: Bool[Array, " N"], begin: Bool[Array, " N"], earlier: tuple[Bool[Array, 2], Bool[Array, 2]]
+) -> Bool[Array, " N"]:
     """The 2nd, 4th, ... of each run of true entries of `ties` whose predecessor's `begin` is true; N % 32 == 0.
 
-    A sum of two sets carries through a run to its end (Langdale and Lemire, Parsing Gigabytes of JSON per Second,
+    earlier: the two entries before the first, of `ties` and of `begin`. A sum of two sets carries through a run to its end (Langdale and Lemire, Parsing Gigabytes of JSON per Second,
     VLDB Journal 2019): added at the first member of runs that begin at an even position, it clears just these.
     """
-    run = pack(ties)
-    first = run & ~_later(run) & _later(pack(begin))
+    run, begins = (
+        jnp.concatenate([_last_two(two), pack(mask)]) for mask, two in zip((ties, begin), earlier, strict=True)
+    )
+    first = run & ~_later(run) & _later(begins)
     from_even = run & ~_add(run, first & _EVEN)
     from_odd = run & ~_add(run, first & ~_EVEN)
-    return unpack((from_even & ~_EVEN) | (from_odd & _EVEN))
+    return unpack(((from_even & ~_EVEN) | (from_odd & _EVEN))[1:])
+
+
+def _last_two(entries: Bool[Array, 2]) -> UInt32[Array, 1]:
+    """A word with two entries in its upper bits."""
+    return jnp.sum(entries.astype(jnp.uint32) << jnp.arange(30, 32, dtype=jnp.uint32), keepdims=True, dtype=jnp.uint32)
 
 
 def _later(words: UInt32[Array, " W"]) -> UInt32[Array, " W"]:

@@ -14,12 +14,12 @@ from jaxtyping import Array, Bool, Int32, UInt32
 from ..plan import BPEPlan
 from ..types import FROZEN, SHORT, TEXT, BPETables, Buffer
 from .chunks import Stage, for_chunks, part, stage, write
-from .emit import ELSEWHERE, Strings, Tokens, emit_arrays, emit_walk
+from .emit import ELSEWHERE, Strings, Tokens, emit
 from .lookup import as_words, find_long, find_short, load, take
 from .members import contains, insides, pack, toggle
 from .merge import merge
 from .pieces import Cursor, Edges, find_edges, members_of, take_members
-from .repeats import distances
+from .repeats import copy_bits, distances
 from .scan import Lowering
 from .symbols import Text, flatten, place_of
 
@@ -62,12 +62,9 @@ def tokenize(
     edges = find_edges(tables.cuts, buffer, sizes.data, dense=plan.unit == "char", lowering=lowering)
     text = _text(tables, buffer, edges, inner)
     work = _Work(plan, tables, buffer, text, sizes, lowering, run)
-    strings, tokens, missed = _look_up(work, edges)
-    strings, tokens, unresolved = _encode_missed(work, strings, tokens, missed)
-    if lowering == "walk":
-        out = emit_walk(strings, tokens, capacity)
-    else:
-        out = emit_arrays(strings, edges.strings, tokens, capacity)
+    strings, missed = _look_up(work, edges)
+    strings, tokens, firsts, unresolved = _encode_missed(work, strings, missed)
+    out = emit(strings, tokens, firsts, capacity, sizes.strings, lowering=lowering, run=run)
     return out._replace(unresolved=unresolved)
 
 
@@ -103,12 +100,8 @@ def _text(tables: BPETables, buffer: Buffer, edges: Edges, inner: tuple[jax.Arra
     return Text(buffer.data, as_words(buffer.data, longest), starts, ends)
 
 
-def _look_up(work: _Work, edges: Edges) -> tuple[Strings, Int32[Array, " N"], UInt32[Array, " S"]]:
-    """Looks up all strings of up to SHORT bytes.
-
-    Returns them, the ids of tokens at their first bytes (with "arrays", where `Strings.ids` is not kept), and a bit set
-    of the numbers of strings that were not found.
-    """
+def _look_up(work: _Work, edges: Edges) -> tuple[Strings, UInt32[Array, " S"]]:
+    """Looks up all strings of up to SHORT bytes. Returns them, and a bit set of the numbers of those not found."""
     plan, tables, buffer, text, sizes, lowering, run = work
     size, chunk = buffer.data.shape[0], sizes.strings
     members, none = members_of(edges.strings)
@@ -127,49 +120,73 @@ def _look_up(work: _Work, edges: Edges) -> tuple[Strings, Int32[Array, " N"], UI
         if buffer.token is not None:
             id = jnp.where(kind == FROZEN, take(buffer.token, first), id)
         real = start + jnp.arange(chunk, dtype=jnp.int32) < members.count
-        missed = write(missed, pack(real & (id < 0)), start // 32)
-        if lowering == "walk":
-            return write(ids, id, start), missed
-        return ids.at[jnp.where(real & (id >= 0), first, size)].set(id, mode="drop"), missed
+        return write(ids, id, start), write(missed, pack(real & (id < 0)), start // 32)
 
-    state = (jnp.full(size, -1, jnp.int32), jnp.zeros(size // 32, jnp.uint32))
+    state = (jnp.zeros(size, jnp.int32), jnp.zeros(size // 32, jnp.uint32))
     ids, missed = for_chunks(members.count, size, chunk, body, state)
-    tokens = jnp.full(size, -1, jnp.int32) if lowering == "walk" else ids
-    return Strings(begins, members.count, ids), tokens, missed
+    return Strings(begins, edges.strings, members.count, ids), missed
 
 
 def _whole(text: Text, first: Int32[Array, " C"], last: Int32[Array, " C"]) -> Bool[Array, " C"]:
     return contains(text.starts, first) & contains(text.ends, last)
 
 
+class _Missed(NamedTuple):
+    """How far the strings that were not found are encoded.
+
+    strings     with the distances of those that are
+    tokens      int32 [N]   ids at the first bytes of their tokens, -1 elsewhere
+    firsts      uint32 [W]  bit set of the first bytes of all tokens; until all are encoded, of those of single ones
+    repeats     uint32 [W]  of those of strings whose tokens are elsewhere
+    unresolved  bool []     some of them resist
+    """
+
+    strings: Strings
+    tokens: Int32[Array, " N"]
+    firsts: UInt32[Array, " W"]
+    repeats: UInt32[Array, " W"]
+    unresolved: Bool[Array, ""]
+
+
 def _encode_missed(
-    work: _Work, strings: Strings, tokens: Int32[Array, " N"], missed: UInt32[Array, " S"]
-) -> tuple[Strings, Int32[Array, " N"], Bool[Array, ""]]:
-    """Merges the strings that were not found, as many at a time as there is room for. Also whether some resist."""
+    work: _Work, strings: Strings, missed: UInt32[Array, " S"]
+) -> tuple[Strings, Int32[Array, " N"], UInt32[Array, " W"], Bool[Array, ""]]:
+    """Merges the strings that were not found, as many at a time as there is room for."""
     members, none = members_of(missed)
     room = work.sizes.room
+    size = strings.ids.shape[0]
 
-    def batch(state: tuple[Cursor, Strings, jax.Array, jax.Array]) -> tuple[Cursor, Strings, jax.Array, jax.Array]:
-        cursor, strings, tokens, unresolved = state
-        padding = jnp.int32(strings.ids.shape[0])
-        numbers, next_ = take_members(members, cursor, room, padding, lowering=work.lowering)
-        strings, tokens, resist = _merge_batch(work, strings, tokens, numbers, next_.taken - cursor.taken)
-        return next_, strings, tokens, unresolved | resist
+    def batch(state: tuple[Cursor, _Missed]) -> tuple[Cursor, _Missed]:
+        cursor, done = state
+        numbers, next_ = take_members(members, cursor, room, jnp.int32(size), lowering=work.lowering)
+        return next_, _merge_batch(work, done, numbers, next_.taken - cursor.taken)
 
-    state = (none, strings, tokens, jnp.bool_(False))
-    _, strings, tokens, unresolved = lax.while_loop(lambda state: state[0].taken < members.count, batch, state)
-    return strings, tokens, unresolved
+    zeros = jnp.zeros_like(strings.edges)
+    done = _Missed(strings, jnp.full(size, -1, jnp.int32), strings.edges, zeros, jnp.bool_(False))
+    _, done = lax.while_loop(lambda state: state[0].taken < members.count, batch, (none, done))
+    firsts = done.firsts | _firsts(work, done.tokens) | done.repeats
+    return done.strings, done.tokens, firsts, done.unresolved
 
 
-def _merge_batch(
-    work: _Work, strings: Strings, tokens: Int32[Array, " N"], numbers: Int32[Array, " U"], count: jax.Array
-) -> tuple[Strings, Int32[Array, " N"], Bool[Array, ""]]:
-    """Encodes the `count` strings of these numbers; the rest is N."""
+def _firsts(work: _Work, tokens: Int32[Array, " N"]) -> UInt32[Array, " W"]:
+    """Bit set of the bytes where there is a token."""
+    chunk = work.sizes.data
+
+    def body(start: jax.Array, words: jax.Array) -> jax.Array:
+        return write(words, pack(part(tokens, start, chunk) >= 0), start // 32)
+
+    zeros = jnp.zeros(tokens.shape[0] // 32, jnp.uint32)
+    return for_chunks(work.buffer.length, tokens.shape[0], chunk, body, zeros)
+
+
+def _merge_batch(work: _Work, done: _Missed, numbers: Int32[Array, " U"], count: jax.Array) -> _Missed:
+    """Encodes the `count` strings of these numbers; the rest of these is N."""
     plan, tables, buffer, text, sizes, lowering, run = work
+    strings = done.strings
     size, room, chunk = buffer.data.shape[0], sizes.room, min(sizes.strings, sizes.room)
 
     def describe(start: jax.Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        starts, marks, tokens = state
+        starts, marks, tokens, found = state
         number = jnp.minimum(part(numbers, start, chunk), size - 1)
         first, last = take(strings.begins, number), take(strings.begins, number + 1)
         real = start + jnp.arange(chunk, dtype=jnp.int32) < count
@@ -177,18 +194,14 @@ def _merge_batch(
         mark = mark | jnp.where(mark > 0, place_of(plan, text, first, last), 0)
         if plan.long_wholes:
             tokens, mark = _long(work, first, last, mark, tokens)
-        return write(starts, first, start), write(marks, mark, start), tokens
+        return write(starts, first, start), write(marks, mark, start), tokens, toggle(found, first, real)
 
-    blank = jnp.zeros(room, jnp.int32)
-    starts, marks, tokens = for_chunks(count, room, chunk, describe, (blank, blank, tokens))
+    blank, none = jnp.zeros(room, jnp.int32), jnp.zeros_like(done.firsts)
+    starts, marks, tokens, here = for_chunks(count, room, chunk, describe, (blank, blank, done.tokens, none))
+    alone = marks > 0
     if lowering == "walk":
         moved = distances(text.words, starts, marks, count, chunk, run)
-        ids = strings.ids.at[numbers].set(ELSEWHERE + moved, mode="drop")
-        strings = strings._replace(ids=ids)
-        alone = (moved == 0) & (marks > 0)
-    else:
-        alone = marks > 0
-    none = jnp.zeros(size // 32, jnp.uint32)
+        alone = alone & (moved == 0)
     heads = toggle(none, starts, alone)
     positions = insides(heads ^ toggle(none, starts + (marks >> 2), alone))
     if plan.unit == "char" and plan.unknown != "bytes":
@@ -199,7 +212,13 @@ def _merge_batch(
         plan, tables, text, heads, at, members.count, chunk=sizes.strings, window=sizes.window, run=run
     )
     tokens, stuck = merge(plan, tables.merges, flat, tokens, window=sizes.window, steps=sizes.steps, run=run)
-    return strings, tokens, lost | stuck
+    repeats, ids = done.repeats, strings.ids
+    if lowering == "walk":
+        repeats = copy_bits(_firsts(work, tokens), repeats, starts, moved, marks >> 2)
+        ids = ids.at[numbers].set(ELSEWHERE + moved, mode="drop")
+    return _Missed(
+        strings._replace(ids=ids), tokens, done.firsts & ~here, repeats, done.unresolved | lost | stuck
+    )
 
 
 def _long(
