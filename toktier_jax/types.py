@@ -126,10 +126,11 @@ class MergeTables(NamedTuple):
     seed           uint32 []
     displacements  int32 [R / 4]
     rows           int32 [R, 4]   left id, right id, rank, new id (+ CASCADES); left is -1 where empty
-    left_bounds    int32 [K]      at the hash of (last symbol of a token, id): no rule joins such a token with the id
-                                  on its right at a lower rank
-    right_bounds   int32 [K]      as left_bounds for (first symbol of a token, id) and the id on its left
-    symbols        uint32 [V]     each id's first symbol (low 16 bits) and last symbol: bytes, or hashes of characters
+    left_bounds    int32 [K]      at the hash of (last symbol and count of symbols of a token, id): no rule joins what
+                                  that token may become with the id on its right at a lower rank
+    right_bounds   int32 [K]      as left_bounds for (first symbol and count of a token, id) and the id on its left
+    symbols        uint32 [V]     of each id the first and the last symbol (bytes, or hashes of characters) and the
+                                  count of symbols, rounded down to a power of two (ops/hashing.py)
     of_bytes       int32 [65536, 4]  at first byte + 256 * second: rank and new id of their rule, the left bound of the
                                   second after the first, the right bound of the first before the second; [1, 4] where
                                   symbols are no bytes, or not the same everywhere

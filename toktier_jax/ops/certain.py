@@ -6,8 +6,8 @@ of their rule, levels at which they were made) if neither was merged away before
 is below any at which its left token could be merged to the left, and below any at which its right token could be merged
 to the right. Such limits come from the text nearby: a token is merged with its neighbour as it is now, at that pair's
 level; or with what its neighbour has become, not before that becomes something, and at no rank below the least one of
-any rule that joins the token with some token which ends (or begins) with the symbol beside it. Symbols never change, so
-this holds whatever the neighbour becomes.
+any rule that joins the token with a longer token than the neighbour that ends (or begins) with the symbol beside it.
+Symbols never change, so this holds whatever the neighbour becomes.
 
 Berglund and van der Merwe (arXiv 2309.08715) define BPE formally; that neighbours decide everything is the observation
 behind the `bpe` crate and Hayase et al. (arXiv 2506.14123).

@@ -36,9 +36,33 @@ def powers(count: int) -> np.ndarray:
     return factors
 
 
-def bound_index(symbol: Words, id: Words, bits: int) -> Words:
-    """Where in a table of 2 ** bits entries the bound for (symbol hash, id) is: uint32 arrays."""
-    value = (symbol + np.uint32(1)) * np.uint32(0x7FEB352D) ^ id * np.uint32(0x846CA68B)
+SYMBOL_BITS = 14
+"""Bits of a symbol's hash in a table of symbols; above two of these a token's count of symbols has four, as a power."""
+
+
+def pack_symbols(first: Words, last: Words, power: Words) -> Words:
+    """A token's first and last symbol and the power of two that is at most its count of symbols, in a word."""
+    return first | last << np.uint32(SYMBOL_BITS) | power << np.uint32(2 * SYMBOL_BITS)
+
+
+def first_key(packed: Words) -> Words:
+    """The key of a neighbour on the right, for `bound_index`, from its packed symbols."""
+    return bound_key(packed & np.uint32((1 << SYMBOL_BITS) - 1), packed >> np.uint32(2 * SYMBOL_BITS))
+
+
+def last_key(packed: Words) -> Words:
+    """The key of a neighbour on the left."""
+    symbol = (packed >> np.uint32(SYMBOL_BITS)) & np.uint32((1 << SYMBOL_BITS) - 1)
+    return bound_key(symbol, packed >> np.uint32(2 * SYMBOL_BITS))
+
+
+def bound_key(symbol: Words, power: Words) -> Words:
+    return symbol | power << np.uint32(SYMBOL_BITS)
+
+
+def bound_index(key: Words, id: Words, bits: int) -> Words:
+    """Where in a table of 2 ** bits entries the bound of an id with a neighbour of that key is: uint32 arrays."""
+    value = (key + np.uint32(1)) * np.uint32(0x7FEB352D) ^ id * np.uint32(0x846CA68B)
     return (value ^ (value >> np.uint32(15))) * np.uint32(0xC2B2AE3D) >> np.uint32(32 - bits)
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Int32, UInt32
 
 from ..types import NEVER, MergeTables
 from .chunks import Stage
-from .hashing import bound_index
+from .hashing import bound_index, first_key, last_key
 from .lookup import slot_of, take
 
 
@@ -22,8 +22,9 @@ class Rule(NamedTuple):
 
     rank         of the rule that joins the token and the next one; NEVER where there is none
     new          the id that this makes, with flag CASCADES
-    least_left   no rule of lower rank joins the token with any on its left that ends as its neighbour does
-    least_right  nor with any on its right that begins as its neighbour does
+    least_left   no rule of lower rank joins the token with what its left neighbour may become: any token that ends
+                 with the same symbol and has more of them
+    least_right  nor with what its right neighbour may become
     """
 
     rank: Int32[Array, " W"]
@@ -43,7 +44,8 @@ def find_rules(merges: MergeTables, id: Int32[Array, " W"], bytes_: Bool[Array, 
 
 def _of_bytes(merges: MergeTables, id: Int32[Array, " W"], symbols: UInt32[Array, " W"]) -> Rule:
     del id
-    pair = (symbols >> np.uint32(16)) | (_next(symbols) & np.uint32(0xFF)) << np.uint32(8)
+    byte = symbols & np.uint32(0xFF)
+    pair = byte | _next(byte) << np.uint32(8)
     row = take(merges.of_bytes, pair.astype(jnp.int32))
     return Rule(row[:, 0], row[:, 1], _previous(row[:, 2]), row[:, 3])
 
@@ -62,8 +64,8 @@ def _of_ids(merges: MergeTables, id: Int32[Array, " W"], symbols: UInt32[Array, 
     def least(merges: MergeTables, id: jax.Array, symbols: jax.Array) -> tuple[jax.Array, jax.Array]:
         bits = merges.left_bounds.shape[0].bit_length() - 1
         name = id.astype(jnp.uint32)
-        left = bound_index(_previous(symbols) >> np.uint32(16), name, bits)
-        right = bound_index(_next(symbols) & np.uint32(0xFFFF), name, bits)
+        left = bound_index(last_key(_previous(symbols)), name, bits)
+        right = bound_index(first_key(_next(symbols)), name, bits)
         return take(merges.left_bounds, left.astype(jnp.int32)), take(merges.right_bounds, right.astype(jnp.int32))
 
     rank, new = run(compare, merges.rows, run(slots, merges, id, following), id, following)

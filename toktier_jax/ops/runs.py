@@ -16,8 +16,9 @@ def alternate(
 ) -> Bool[Array, " N"]:
     """The 2nd, 4th, ... of each run of true entries of `ties` whose predecessor's `begin` is true; N % 32 == 0.
 
-    earlier: the two entries before the first, of `ties` and of `begin`. A sum of two sets carries through a run to its end (Langdale and Lemire, Parsing Gigabytes of JSON per Second,
-    VLDB Journal 2019): added at the first member of runs that begin at an even position, it clears just these.
+    earlier: the two entries before the first, of `ties` and of `begin`. A sum of two sets carries through a run to its
+    end (Langdale and Lemire, Parsing Gigabytes of JSON per Second, VLDB Journal 2019): added at the first member of
+    runs that begin at an even position, it clears just these.
     """
     run, begins = (
         jnp.concatenate([_last_two(two), pack(mask)]) for mask, two in zip((ties, begin), earlier, strict=True)

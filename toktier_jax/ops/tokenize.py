@@ -216,9 +216,7 @@ def _merge_batch(work: _Work, done: _Missed, numbers: Int32[Array, " U"], count:
     if lowering == "walk":
         repeats = copy_bits(_firsts(work, tokens), repeats, starts, moved, marks >> 2)
         ids = ids.at[numbers].set(ELSEWHERE + moved, mode="drop")
-    return _Missed(
-        strings._replace(ids=ids), tokens, done.firsts & ~here, repeats, done.unresolved | lost | stuck
-    )
+    return _Missed(strings._replace(ids=ids), tokens, done.firsts & ~here, repeats, done.unresolved | lost | stuck)
 
 
 def _long(

@@ -139,4 +139,3 @@ def _usable(
 def _strings(of: Entries) -> list[bytes]:
     data = of.data.tobytes()
     return [data[begin : begin + size] for begin, size in zip(of.begins, of.sizes, strict=True)]
-

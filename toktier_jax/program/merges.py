@@ -7,10 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import SpecError, UnsupportedError
-from ..ops.hashing import bound_index
+from ..ops.hashing import SYMBOL_BITS, bound_index, bound_key, pack_symbols
 from ..spec.types import BPE, BytePairRanks
 from ..types import CASCADES, NEVER, MergeTables
 from . import perfect_hash
+
+_MOST_SYMBOLS = 1 << 15
 
 
 class Rules(NamedTuple):
@@ -118,9 +120,9 @@ def merge_tables(rules: Rules, pairs: PairTable, size: int, byte_ids: np.ndarray
     """Tables of rules over ids below `size`, and whether a token can be merged at a lower rank than one it is made at.
 
     byte_ids: int [256], the ids of bytes where these are the symbols. Raises UnsupportedError where rules disagree
-    about how their new token begins or ends.
+    about what their new token is made of.
     """
-    first, last = _ends(rules, size)
+    first, last, count = _parts(rules, size)
     lowest = np.full(size, NEVER)
     np.minimum.at(lowest, rules.left, rules.rank)
     np.minimum.at(lowest, rules.right, rules.rank)
@@ -128,49 +130,65 @@ def merge_tables(rules: Rules, pairs: PairTable, size: int, byte_ids: np.ndarray
     cascades = (rows[:, 0] >= 0) & (lowest[rows[:, 3]] < rows[:, 2])
     rows[cascades, 3] |= CASCADES
     if byte_ids is None:
-        first, last = ((ends * np.uint32(0x9E3779B1)) >> np.uint32(16) for ends in (first, last))
+        first, last = ((ends * np.uint32(0x9E3779B1)) >> np.uint32(32 - SYMBOL_BITS) for ends in (first, last))
         of_bytes = np.full((1, 4), NEVER, np.int32)
     else:
         byte_of = np.zeros(size, np.uint32)
         byte_of[byte_ids] = np.arange(256)
-        of_bytes = _of_bytes(rules, pairs._replace(rows=rows), byte_ids, byte_of[first], byte_of[last])
         first, last = byte_of[first], byte_of[last]
-    bits = max(2 * len(rules.rank) - 1, 1 << 8).bit_length()
-    left_bounds, right_bounds = np.full((2, 1 << bits), NEVER, np.int32)
-    rank = rules.rank.astype(np.int32)
-    np.minimum.at(left_bounds, bound_index(last[rules.left], rules.right.astype(np.uint32), bits), rank)
-    np.minimum.at(right_bounds, bound_index(first[rules.right], rules.left.astype(np.uint32), bits), rank)
+        of_bytes = _of_bytes(rules, pairs._replace(rows=rows), byte_ids, first, last, count)
     symbols = np.zeros(1 << max(size - 1, 1).bit_length(), np.uint32)
-    symbols[:size] = first | last << np.uint32(16)
-    tables = MergeTables(
-        pairs.hash.seed, pairs.hash.displacements, rows, left_bounds, right_bounds, symbols, of_bytes
-    )
+    symbols[:size] = pack_symbols(first, last, np.log2(count).astype(np.uint32))
+    left_bounds = _bounds(rules.right, last[rules.left], count[rules.left], rules.rank)
+    right_bounds = _bounds(rules.left, first[rules.right], count[rules.right], rules.rank)
+    tables = MergeTables(pairs.hash.seed, pairs.hash.displacements, rows, left_bounds, right_bounds, symbols, of_bytes)
     return tables, bool(cascades.any())
 
 
-def _of_bytes(
-    rules: Rules, pairs: PairTable, byte_ids: np.ndarray, first: np.ndarray, last: np.ndarray
-) -> np.ndarray:
-    """Rule and bounds of each pair of bytes, int32 [65536, 4]; first, last: the bytes at the ends of an id."""
-    table = np.full((1 << 16, 4), NEVER, np.int32)
-    left, right = np.tile(byte_ids, 256), np.repeat(byte_ids, 256)
-    table[:, 0], table[:, 1] = pairs.find(left, right)
-    is_byte = np.zeros(len(first), bool)
-    is_byte[byte_ids] = True
-    to_right, to_left = is_byte[rules.right], is_byte[rules.left]
-    at = last[rules.left] | first[rules.right] << np.uint32(8)
-    np.minimum.at(table[:, 2], at[to_right], rules.rank[to_right].astype(np.int32))
-    np.minimum.at(table[:, 3], at[to_left], rules.rank[to_left].astype(np.int32))
+def _bounds(ids: np.ndarray, symbol: np.ndarray, count: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """The least rank at which each id is joined with a token of more than 2 ** k symbols with `symbol` at its side.
+
+    By hash of (symbol, k, id), for the k that are asked: those with 2 ** k below the token's `count`.
+    """
+    bits = max(3 * len(ids) - 1, 1 << 8).bit_length()
+    table = np.full(1 << bits, NEVER, np.int32)
+    for power in range(int(count.max(initial=1)).bit_length()):
+        of = count > 1 << power
+        key = bound_key(symbol[of], np.full(int(of.sum()), power, np.uint32))
+        np.minimum.at(table, bound_index(key, ids[of].astype(np.uint32), bits), rank[of].astype(np.int32))
     return table
 
 
-def _ends(rules: Rules, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of the first and last symbol of each id, uint32 [size] both."""
+def _of_bytes(
+    rules: Rules, pairs: PairTable, byte_ids: np.ndarray, first: np.ndarray, last: np.ndarray, count: np.ndarray
+) -> np.ndarray:
+    """Rule and bounds of each pair of bytes, int32 [65536, 4]; the bytes that ids begin and end with, their symbols."""
+    table = np.full((1 << 16, 4), NEVER, np.int32)
+    table[:, 0], table[:, 1] = pairs.find(np.tile(byte_ids, 256), np.repeat(byte_ids, 256))
+    at = last[rules.left] | first[rules.right] << np.uint32(8)
+    single_left, single_right = count[rules.left] == 1, count[rules.right] == 1
+    rank = rules.rank.astype(np.int32)
+    for column, of in ((2, single_right & ~single_left), (3, single_left & ~single_right)):
+        np.minimum.at(table[:, column], at[of], rank[of])
+    return table
+
+
+def _parts(rules: Rules, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The ids of the first and last symbol of each id, uint32 [size] both, and how many symbols it has, int64 [size]."""
     first, last = np.arange(size, dtype=np.uint32), np.arange(size, dtype=np.uint32)
-    for ends, part in ((first, rules.left), (last, rules.right)):
-        while np.any(ends[rules.new] != ends[part]):
-            before = ends.copy()
-            ends[rules.new] = ends[part]
-            if np.array_equal(before, ends):
-                raise UnsupportedError("model.merges make one token of parts that begin or end with different symbols")
-    return first, last
+    count = np.ones(size, np.int64)
+    changed = True
+    while changed:
+        changed = False
+        for values, made in (
+            (first, lambda: first[rules.left]),
+            (last, lambda: last[rules.right]),
+            (count, lambda: count[rules.left] + count[rules.right]),
+        ):
+            if np.any(values[rules.new] != made()):
+                before = values.copy()
+                values[rules.new] = made()
+                if np.array_equal(before, values) or np.any(count > _MOST_SYMBOLS):
+                    raise UnsupportedError("model.merges make one token in ways that differ in its symbols")
+                changed = True
+    return first, last, count
