@@ -199,7 +199,8 @@ class Buffer(NamedTuple):
     kind    uint8 [N]  TEXT, FROZEN or REMOVED
     token   int32 [N]  the added token's id at its first byte, else -1 (None where the tokenizer has no added tokens)
     origin  int32 [2, N] or None  the original bytes [start, end) that each byte came from (None: identity)
-    decided int32 []   all segment starts up to here stay whatever text follows, and work may be resumed here
+    decided int32 []   all segment starts up to here stay whatever text follows, and work may be resumed here; 0 is the
+                       start of the text itself, whatever the first byte's origin
     resume  bool [N] or None  False where work may not be resumed although a segment starts (None: it may everywhere):
                        in and at matches of `single_word` tokens, and where a segment gets what only its start gets
     """

@@ -69,19 +69,21 @@ def shift(buffer: Buffer, count: int, size: int) -> Buffer:
     def moved(array: jax.Array) -> jax.Array:
         return lax.pad(array, np.zeros((), array.dtype), ((count, size - old - count, 0),))
 
-    first = jnp.arange(size, dtype=jnp.int32) == 0
-    begins = jnp.arange(size, dtype=jnp.int32) == count
-    starts, texts = (jnp.where(begins, False, moved(array)) | first for array in (buffer.starts, buffer.texts))
+    def begun(array: jax.Array) -> jax.Array:
+        """What is said of the first byte of the text is said of the first byte of the room."""
+        index = jnp.arange(size, dtype=jnp.int32)
+        return jnp.where(index == count, False, moved(array)) | ((index == 0) & array[0]) if count else moved(array)
+
     return Buffer(
         data=moved(buffer.data),
         length=buffer.length + count,
-        starts=starts if count else moved(buffer.starts),
-        texts=texts if count else moved(buffer.texts),
+        starts=begun(buffer.starts),
+        texts=begun(buffer.texts),
         kind=moved(buffer.kind),
         token=None if buffer.token is None else moved(buffer.token + 1) - 1,
         origin=jnp.stack([moved(row) for row in origins(buffer)]),
         decided=jnp.where(buffer.decided > 0, buffer.decided + count, 0),
-        resume=None if buffer.resume is None else moved(buffer.resume) | first,
+        resume=None if buffer.resume is None else begun(buffer.resume),
     )
 
 

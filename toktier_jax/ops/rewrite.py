@@ -193,9 +193,10 @@ def _strip(
             events = jnp.where(space, jnp.where(ends, 2 * index + 1, 2 * size), 2 * index)
             trailing = space & (running_min(events, lowering=lowering, reverse=True) & 1 == 1)
             drop = drop | trailing
-            if not at_end:
-                last = jnp.maximum(jnp.max(jnp.where(~trailing & (index < buffer.length), index, -1)) + 1, 0)
-                decided = jnp.minimum(decided, last)
+            if not at_end:  # before the last character that is kept: what is dropped now may be kept later
+                kept = ~trailing & (index < buffer.length) & (symbols != np.uint8(CONT))
+                last = jnp.maximum(jnp.max(jnp.where(kept, index, 0)), 0)
+                decided = jnp.where(space[jnp.maximum(buffer.length - 1, 0)], jnp.minimum(decided, last), decided)
         return drop, decided
 
     edge = space & ((begins if plan.left else False) | (ends if plan.right else False))

@@ -174,7 +174,7 @@ def _of_bytes(
 
 
 def _parts(rules: Rules, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The ids of the first and last symbol of each id, uint32 [size] both, and how many symbols it has, int64 [size]."""
+    """The ids of the first and last symbol of each id, uint32 [size]; how many symbols it has, int64 [size]."""
     first, last = np.arange(size, dtype=np.uint32), np.arange(size, dtype=np.uint32)
     count = np.ones(size, np.int64)
     changed = True
