@@ -10,7 +10,7 @@ from jaxtyping import Array, Int32, UInt8, UInt16
 
 from ..types import CONT, PAD
 from .blocks import apart, by_blocks, take
-from .scan import Lowering
+from .scan import Lowering, some
 
 _BLOCK = 1 << 13
 
@@ -45,7 +45,7 @@ def classify(
 
     def one(start: jax.Array) -> jax.Array:
         text = lax.dynamic_slice(padded, (start,), (block + 3,))
-        return lax.cond(jnp.any(text >= np.uint8(0x80)), any_text, ascii_only, text)
+        return lax.cond(some(text >= np.uint8(0x80)), any_text, ascii_only, text)
 
     symbol = by_blocks(one, size, block, length)[:size] if lowering == "walk" else any_text(padded)
     return _padded(symbol, length)

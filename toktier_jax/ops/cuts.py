@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, UInt8
 from ..types import CutTables
 from .hashing import gram_index, six
 from .members import contains
-from .scan import Lowering
+from .scan import Lowering, some
 
 
 def cut_mask(cuts: CutTables, data: UInt8[Array, " N+6"], *, dense: bool, lowering: Lowering) -> Bool[Array, " N"]:
@@ -37,4 +37,4 @@ def cut_mask(cuts: CutTables, data: UInt8[Array, " N+6"], *, dense: bool, loweri
 
     if lowering == "arrays":
         return by_both(data)
-    return lax.cond(jnp.any(wide), by_both, by_pairs if dense else lambda data: jnp.zeros(size, bool), data)
+    return lax.cond(some(wide), by_both, by_pairs if dense else lambda data: jnp.zeros(size, bool), data)

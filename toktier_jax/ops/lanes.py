@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 
 from .blocks import take
+from .scan import some
 
 _WARM_BYTES = 32
 """How far before a lane its entry is guessed from. Most states are forgotten within a few characters, some never."""
@@ -98,7 +99,7 @@ def walk_lanes(automaton: Automaton, shape: Lanes, words: jax.Array) -> jax.Arra
 
     def wrong(carry: tuple[jax.Array, ...]) -> jax.Array:
         _, entry, exits, _ = carry
-        return jnp.any(chained(exits) != entry)
+        return some(chained(exits) != entry)
 
     def again(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         buffer, _, exits, tries = carry

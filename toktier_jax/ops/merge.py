@@ -23,6 +23,7 @@ from .certain import UNSEEN, Cascade, Earlier, Limits, after, before, certain, l
 from .chunks import Stage, for_chunks, part, write
 from .members import pack, ranked, ranks, total
 from .rules import Rule, find_rules
+from .scan import some
 
 OVERLAP = 16
 """Tokens at the end of a window that the next one begins with."""
@@ -195,7 +196,7 @@ def _settle(
     slot = jnp.where(alive & ~done, OVERLAP + ranks(stay), OVERLAP + size)
     close = jnp.zeros((OVERLAP + size, len(columns)), jnp.int32)
     close = close.at[slot].set(jnp.stack(columns, axis=1), mode="drop")
-    return _Left(close, total(stay), jnp.where(done, view.place >> 1, none), id, jnp.any(merging), edge)
+    return _Left(close, total(stay), jnp.where(done, view.place >> 1, none), id, some(merging), edge)
 
 
 def _window(plan: BPEPlan, merges: MergeTables, s: _Pass, size: int, steps: int, run: Stage) -> _Pass:
@@ -211,7 +212,7 @@ def _window(plan: BPEPlan, merges: MergeTables, s: _Pass, size: int, steps: int,
     )
     left = run(lambda *a: _settle(plan, *a), view, rule, levels, sides, s.earlier, jnp.int32(s.tokens.shape[0]))
     tokens = s.tokens.at[left.done].set(left.id, mode="drop")
-    merged, waiting = s.merged | left.merged, s.waiting | jnp.any(levels.known)
+    merged, waiting = s.merged | left.merged, s.waiting | some(levels.known)
     more = s.read + size < s.flat.count
     rows = write(s.flat.rows, left.close[OVERLAP:], s.kept)
     # the next window begins with the last tokens: they move before it

@@ -15,6 +15,7 @@ from .chunks import Stage, for_chunks, part, write
 from .lookup import find_short, load, take
 from .members import contains, pack, ranked, ranks, total
 from .merge import Flat
+from .scan import some
 
 
 class Text(NamedTuple):
@@ -82,7 +83,7 @@ def flatten(
         else:
             rows = write(rows, new, start)
             kept = jnp.minimum(start + chunk, count)
-        return rows, kept, before, lost | (jnp.any(unknown) if plan.unknown == "host" else lost)
+        return rows, kept, before, lost | (some(unknown) if plan.unknown == "host" else lost)
 
     rows, kept, _, lost = for_chunks(count, capacity, chunk, body, state)
     return Flat(rows, kept), lost

@@ -20,7 +20,7 @@ from .members import contains, insides, pack, toggle
 from .merge import merge
 from .pieces import Cursor, Edges, find_edges, members_of, take_members
 from .repeats import copy_bits, distances
-from .scan import Lowering
+from .scan import Lowering, some
 from .symbols import Text, flatten, place_of
 
 
@@ -239,5 +239,5 @@ def _long(
     def nothing() -> tuple[jax.Array, jax.Array]:
         return jnp.full(first.shape, tokens.shape[0], jnp.int32), jnp.zeros_like(first)
 
-    where, id = lax.cond(jnp.any(long), search, nothing)
+    where, id = lax.cond(some(long), search, nothing)
     return tokens.at[where].set(id, mode="drop"), jnp.where(where < tokens.shape[0], 0, mark)

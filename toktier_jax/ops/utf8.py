@@ -8,6 +8,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt8
 
+from .scan import some
+
 _TOP = np.uint32(0x80808080)  # a fact about each byte of a word is told by the byte's top bit
 
 
@@ -31,7 +33,7 @@ def _cut_off(data: jax.Array, length: jax.Array) -> jax.Array:
     """Whether one of the last bytes begins a character that needs more bytes than are left."""
     last = length - jnp.arange(1, 4, dtype=jnp.int32)
     lead = jnp.where(last >= 0, data[jnp.maximum(last, 0)], np.uint8(0))
-    return jnp.any(lead >= jnp.asarray([0xC0, 0xE0, 0xF0], jnp.uint8))
+    return some(lead >= jnp.asarray([0xC0, 0xE0, 0xF0], jnp.uint8))
 
 
 def _text_only(left: jax.Array) -> jax.Array:
