@@ -1,0 +1,317 @@
+"""Covers: the canonical token sequences whose last token begins inside a prompt and reaches its end. No model.
+
+After Hayase and others, Sampling from Your Language Model One Byte at a Time (arXiv 2506.14123), with pieces that are
+still undecided taken in all their splits. A node is a token path that ends inside the prompt; a leaf is a node and one
+more token. `C` leaves end at or past the prompt's end (its probability, sampling); `C+` leaves strictly past it (the
+next byte). Never mix them: the prompt's own encoding would be counted twice.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from toktier_jax.errors import UnsupportedError
+from toktier_jax.sampling.merges import Merges, merges_of
+from toktier_jax.sampling.splits import Open, Splitter, unfinished
+from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, vocabulary_of
+from toktier_jax.spec import types
+
+_CACHED = 256
+
+
+_NONE = np.zeros(0, np.int32)
+
+
+class Node(NamedTuple):
+    """Tokens from the open end's start on, and how many bytes of the open end they spell."""
+
+    path: tuple[int, ...]
+    at: int
+
+
+@dataclass(frozen=True, eq=False)
+class Covers:
+    """The covers of one prompt.
+
+    trunk     ids before the open end, which all covers share (special tokens included)
+    nodes     the nodes that have leaves, shortest first
+    leaves    (node int32 [n], token int32 [n]) of C
+    strict    the same of C+, with the bytes after the prompt's end that each leaf begins with: uint8 [n]
+    end       the node that is the prompt's own encoding, from which the end of the text hangs; None inside a character
+    rest      bytes from the open end's start to the prompt's end
+    """
+
+    trunk: tuple[int, ...]
+    nodes: tuple[Node, ...]
+    leaves: tuple[np.ndarray, np.ndarray]
+    strict: tuple[np.ndarray, np.ndarray, np.ndarray]
+    end: Node | None
+    rest: bytes
+
+    def skip(self, node: int) -> int:
+        """How many bytes of a leaf of that node are the prompt's."""
+        return len(self.rest) - self.nodes[node].at
+
+
+@dataclass(eq=False)
+class CoverRules:
+    """What covers need of a tokenizer, made once: see `cover_rules`."""
+
+    vocabulary: Vocabulary
+    merges: Merges
+    splitter: Splitter
+    plain: np.ndarray  # int32 [n]: places in vocabulary.order of tokens that are no added tokens, ascending
+    holding: np.ndarray  # bool [V]: tokens whose bytes hold the literal of an added token
+    literals: tuple[tuple[bytes, int], ...]  # of added tokens that can be found in a text as they are written
+    _known: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
+
+    def covers(self, ids: Sequence[int], text: bytes, *, strict: bool = False) -> Covers:
+        """The covers of a context: `ids`, whose last tokens spell `text`, the bytes after the last added token.
+
+        `strict` makes the leaves of C+ too, otherwise they are empty. Raises InputError for bytes that cannot become
+        UTF-8 and UnsupportedError for what the vocabulary cannot spell.
+        """
+        pending = self._pending(text)
+        begin = self.splitter.open(text, min((at for at, _ in pending), default=None))
+        rest = begin.data
+        nodes = self._nodes(begin)
+        found = {node: self._leaves(begin, node, text, past=False) for node in nodes}
+        past = {node: self._leaves(begin, node, text, past=True) if strict else _NONE for node in nodes}
+        part = unfinished(text)
+        end = None if part else self._encoded(begin, len(rest))
+        for at, id in pending if not part else ():
+            node = self._encoded(begin, at - begin.start)
+            if at < len(text):
+                found[node] = np.append(found.get(node, _NONE), np.int32(id))
+            if strict:
+                past[node] = np.append(past.get(node, _NONE), np.int32(id))
+        kept = [
+            n
+            for n in sorted({*found, *past}, key=lambda node: (node.at, node.path))
+            if len(found.get(n, _NONE)) or len(past.get(n, _NONE))
+        ]
+        if end is not None and strict and end not in kept:
+            kept.append(end)
+        firsts = [self._firsts(past.get(node, _NONE), len(rest) - node.at) for node in kept]
+        return Covers(
+            trunk=self._before(ids, len(text) - len(part) - begin.start),
+            nodes=tuple(kept),
+            leaves=_flat([found.get(node, _NONE) for node in kept]),
+            strict=(*_flat([past.get(node, _NONE) for node in kept]), np.concatenate([*firsts, np.zeros(0, np.uint8)])),
+            end=end,
+            rest=rest,
+        )
+
+    def encode(self, text: bytes) -> tuple[int, ...]:
+        """Ids of a text without added tokens, which may end inside a character, by pieces and merges."""
+        begin = Open(0, text, self.splitter.begin)
+        return self._encoded(begin, len(text)).path
+
+    def _pending(self, text: bytes) -> list[tuple[int, int]]:
+        """(byte, id) of added tokens, none special, whose literal may begin at that byte and go on after the end."""
+        return [
+            (at, id)
+            for literal, id in self.literals
+            if id not in self.vocabulary.special
+            for at in range(max(0, len(text) - len(literal) + 1), len(text) + 1)
+            if literal.startswith(text[at:])
+        ]
+
+    def _before(self, ids: Sequence[int], open_bytes: int) -> tuple[int, ...]:
+        """The ids without those that spell the last `open_bytes` bytes."""
+        count = len(ids)
+        while open_bytes > 0 and count:
+            count -= 1
+            open_bytes -= len(self.vocabulary.strings[ids[count]])
+        if open_bytes:
+            raise UnsupportedError(
+                'boundary="exact" for ids that are not what the tokenizer gives; use boundary="heal"'
+            )
+        return tuple(ids[:count])
+
+    # ---- nodes ----
+
+    def _nodes(self, begin: Open) -> list[Node]:
+        """The paths that some split allows and that a token can go on from to the prompt's end."""
+        rest = begin.data
+        splits = np.unique(self.splitter.rows(begin, [b""])[1], axis=0)
+        found: dict[Node, None] = {}
+        for at in range(len(rest) + 1):
+            lo, hi = self.vocabulary.range(rest[at:])
+            if hi > lo:
+                for split in splits:
+                    found[Node(self._path(rest[:at], split), at)] = None
+        return list(found)
+
+    def _encoded(self, begin: Open, at: int) -> Node:
+        """The node that is the encoding of the first `at` open bytes as a whole text."""
+        begin = begin.upto(at)
+        return Node(self._path(begin.data, self.splitter.final(begin)), at)
+
+    def _path(self, data: bytes, starts: np.ndarray) -> tuple[int, ...]:
+        """The tokens of `data` under a split, starts bool [at least n + 1]; the last piece may still go on."""
+        bounds = [*np.flatnonzero(starts[: len(data)]).tolist(), len(data)] if data else []
+        path: list[int] = []
+        for a, b in itertools.pairwise(bounds):
+            path += self._piece(data[a:b], closed=bool(starts[b]))
+        return tuple(path)
+
+    def _piece(self, piece: bytes, *, closed: bool) -> tuple[int, ...]:
+        if closed and self.merges.whole:
+            for id in self.vocabulary.by_bytes.get(piece, ()):
+                if id not in self.vocabulary.added:
+                    return (id,)
+        return self.merges.encode(piece)
+
+    # ---- leaves ----
+
+    def _leaves(self, begin: Open, node: Node, text: bytes, *, past: bool) -> np.ndarray:
+        """Tokens of a node's leaves, int32: those that reach the prompt's end, or (`past`) go beyond it."""
+        remaining = begin.data[node.at :]
+        if not remaining and not past:
+            return _NONE
+        lo, hi = self.vocabulary.range(remaining)
+        places = self.plain[bisect.bisect_left(self.plain, lo) : bisect.bisect_left(self.plain, hi)]
+        tokens = self.vocabulary.order[places]
+        if past:
+            tokens = tokens[self.vocabulary.lengths[tokens] > len(remaining)]
+        tokens = self._without_literals(tokens, text, len(remaining))
+        key = begin, node, past, len(tokens)
+        if (known := self._known.get(key)) is None:
+            known = self._known[key] = self._valid(begin, node, tokens)
+            if len(self._known) > _CACHED:
+                self._known.popitem(last=False)
+        return known
+
+    def _without_literals(self, tokens: np.ndarray, text: bytes, skip: int) -> np.ndarray:
+        """Without those that complete an added token's literal, which the encode would take for that token."""
+        tails = [
+            literal[begun:]
+            for literal, _ in self.literals
+            for begun in range(1, len(literal))
+            if text.endswith(literal[:begun])
+        ]
+        tokens = tokens[~self.holding[tokens]]
+        if not tails:
+            return tokens
+        more = [self.vocabulary.strings[token][skip:] for token in tokens.tolist()]
+        return tokens[np.array([not any(string.startswith(tail) for tail in tails) for string in more], bool)]
+
+    def _valid(self, begin: Open, node: Node, tokens: np.ndarray) -> np.ndarray:
+        """Those tokens with which the node's path is canonical for some text that goes on."""
+        if not len(tokens):
+            return tokens
+        rest, at, path = begin.data, node.at, node.path
+        strings = [self.vocabulary.strings[token] for token in tokens.tolist()]
+        owner, starts = self.splitter.rows(begin, [(rest[:at] + string)[len(rest) :] for string in strings])
+        lengths = self.vocabulary.lengths[tokens]
+        bounds, bad = self._bounds(path)
+        free = np.ones(len(owner), bool)
+        for position in range(1, at):
+            if position not in bounds:
+                free &= ~starts[:, position]
+            elif position in bad:
+                free &= starts[:, position]
+        inside = np.arange(starts.shape[1])[None, :]
+        ends = at + lengths[owner]
+        within = (inside > at) & (inside < ends[:, None])
+        free &= ~(starts & within).any(axis=1)
+        closed = starts[np.arange(len(owner)), ends]
+        begins = starts[:, at]
+        if path and at:
+            pairs = np.ones(len(tokens), bool)
+            asked = np.unique(owner[free & ~begins])
+            pairs[asked] = [self.merges.pair(path[-1], int(tokens[i])) for i in asked]
+            free &= begins | pairs[owner]
+        alone = np.unique(owner[free & begins])
+        whole = np.zeros(len(tokens), bool)
+        whole[alone] = [self.merges.reachable(int(tokens[i])) for i in alone]
+        free &= ~begins | whole[owner] | (closed & self.merges.whole)
+        if self.merges.whole:
+            free &= ~self._split_wholes(rest[:at], path, strings, owner, starts, ends)
+        valid = np.zeros(len(tokens), bool)
+        valid[owner[free]] = True
+        return tokens[valid]
+
+    def _bounds(self, path: Sequence[int]) -> tuple[set[int], set[int]]:
+        """Where the path's tokens meet, and those meetings that only a piece boundary allows."""
+        at, bounds, bad = 0, set(), set()
+        for left, right in itertools.pairwise(path):
+            at += len(self.vocabulary.strings[left])
+            bounds.add(at)
+            if not self.merges.pair(left, right):
+                bad.add(at)
+        return bounds, bad
+
+    def _split_wholes(
+        self,
+        before: bytes,
+        path: Sequence[int],
+        strings: Sequence[bytes],
+        owner: np.ndarray,
+        starts: np.ndarray,
+        ends: np.ndarray,
+    ) -> np.ndarray:
+        """Rows in which a closed piece is a token and the path spells it with several, or with another one."""
+        edges = [0]
+        for token in path:
+            edges.append(edges[-1] + len(self.vocabulary.strings[token]))
+        wrong = np.zeros(len(owner), bool)
+        known = self.vocabulary.by_bytes
+        counts = np.cumsum(starts, axis=1)
+        rows = np.arange(len(owner))
+        for i, a in enumerate(edges[:-1]):
+            for b in edges[i + 1 :]:
+                tokens = edges.index(b) - i
+                if before[a:b] in known and (tokens > 1):
+                    wrong |= starts[:, a] & starts[:, b] & (counts[:, b] - counts[:, a] == 1)
+            both = np.array([before[a:] + string in known for string in strings])[owner]
+            wrong |= both & starts[:, a] & starts[rows, ends] & (counts[rows, ends] - counts[:, a] == 1)
+        return wrong
+
+    def _firsts(self, tokens: np.ndarray, skip: int) -> np.ndarray:
+        strings = self.vocabulary.strings
+        return np.array([strings[token][skip] for token in tokens.tolist()], np.uint8)
+
+
+_boundaries: weakref.WeakKeyDictionary[Any, CoverRules] = weakref.WeakKeyDictionary()
+
+
+def cover_rules(tok: TokenizerLike) -> CoverRules:
+    """The CoverRules of a tokenizer, made once. Raises UnsupportedError, by name, for what has no exact covers."""
+    if (found := _boundaries.get(tok)) is None:
+        spec, vocabulary = tok.spec, vocabulary_of(tok)
+        for step in spec.normalizers:
+            if not isinstance(step, types.Unicode):
+                raise UnsupportedError(
+                    f'boundary="exact" with the normalizer {type(step).__name__}; use boundary="heal"'
+                )
+        for step in spec.pre_tokenizers:
+            if isinstance(step, types.Metaspace) or getattr(step, "add_prefix_space", False):
+                raise UnsupportedError('boundary="exact" with a prefix before the text; use boundary="heal"')
+        for token in spec.added_tokens:
+            if not token.special and (token.lstrip or token.rstrip or token.single_word):
+                raise UnsupportedError(
+                    f'boundary="exact" with the added token {token.content!r} (lstrip, rstrip or single_word); '
+                    'use boundary="heal"'
+                )
+        merges = merges_of(spec, vocabulary.strings)
+        plain = np.array([p for p, id in enumerate(vocabulary.order.tolist()) if id not in vocabulary.added], np.int32)
+        literals = tuple(sorted(vocabulary.literals.items()))
+        holding = np.array([any(literal in s for literal in vocabulary.literals) for s in vocabulary.strings], bool)
+        found = _boundaries[tok] = CoverRules(vocabulary, merges, Splitter(spec), plain, holding, literals)
+    return found
+
+
+def _flat(found: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(node, token) of the leaves of each node in turn."""
+    nodes = np.repeat(np.arange(len(found), dtype=np.int32), [len(tokens) for tokens in found])
+    return nodes, np.concatenate([*found, np.zeros(0, np.int32)]).astype(np.int32)

@@ -1,0 +1,198 @@
+"""The vocabulary sorted by token bytes: tokens that extend a byte string are one contiguous range. No model, no text.
+
+A mask is then `lo <= rank[token] < hi`, one fused comparison a logit, instead of a trie walk or a list of indices.
+"""
+
+from __future__ import annotations
+
+import bisect
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from toktier_jax.errors import InputError
+from toktier_jax.spec.types import TokenizerSpec
+
+END_MARKS = frozenset(
+    (
+        *("<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|end|>", "<|eom_id|>", "<|return|>"),
+        *("</s>", "<eos>", "<end_of_turn>", "<|end_of_sentence|>", "<｜end▁of▁sentence｜>", "<|user|>", "[e~["),
+    )
+)
+"""Contents of special tokens that end a text, known by name as in llama.cpp: files do not say it reliably."""
+
+
+class TokenizerLike(Protocol):
+    """What sampling needs of a tokenizer; `toktier_jax.Tokenizer` has it."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def spec(self) -> TokenizerSpec: ...
+    def encode(self, text: Any, add_special_tokens: bool = True, *args: Any, **options: Any) -> Any: ...
+    def decode_bytes(self, ids: Any) -> bytes: ...
+    def token_bytes(self, id: int) -> bytes: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Token bytes by id, and in order.
+
+    strings   bytes of each id; b"" for special tokens, ids without a token and tokens without bytes
+    special   ids of special tokens: they have no bytes and are in no range
+    added     ids of the other added tokens: they are in ranges, but no byte-pair merge makes them
+    literals  content -> id of every added token, special or not
+    """
+
+    strings: tuple[bytes, ...]
+    special: frozenset[int]
+    added: frozenset[int]
+    literals: dict[bytes, int]
+    order: np.ndarray = field(init=False)
+    ranks: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        order = sorted((i for i, string in enumerate(self.strings) if string), key=lambda i: (self.strings[i], i))
+        ranks = np.full(len(self.strings), -1, np.int32)
+        ranks[order] = np.arange(len(order), dtype=np.int32)
+        object.__setattr__(self, "order", np.array(order, np.int32))  # int32 [n]: ids by their bytes
+        object.__setattr__(self, "ranks", ranks)  # int32 [V]: place in `order`, -1 for none
+
+    @cached_property
+    def sorted_strings(self) -> list[bytes]:
+        return [self.strings[i] for i in self.order]
+
+    @cached_property
+    def by_bytes(self) -> dict[bytes, tuple[int, ...]]:
+        """Ids of each byte string; two ids can have equal bytes."""
+        found: dict[bytes, list[int]] = {}
+        for id, string in enumerate(self.strings):
+            if string:
+                found.setdefault(string, []).append(id)
+        return {string: tuple(ids) for string, ids in found.items()}
+
+    @cached_property
+    def longest(self) -> int:
+        """Bytes of the longest token."""
+        return max(map(len, self.strings), default=0)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """int32 [V]: bytes of each token."""
+        return np.array([len(string) for string in self.strings], np.int32)
+
+    @cached_property
+    def spelled(self) -> frozenset[int]:
+        """The byte values that some token of one byte spells."""
+        return frozenset(string[0] for string in self.by_bytes if len(string) == 1)
+
+    @cached_property
+    def end_ids(self) -> tuple[int, ...]:
+        """Special tokens that end a text, by their names; where none has such a name, all special tokens."""
+        found = {id for literal, id in self.literals.items() if literal.decode() in END_MARKS and id in self.special}
+        return tuple(sorted(found or self.special))
+
+    def range(self, prefix: bytes) -> tuple[int, int]:
+        """[lo, hi) of `order`: the tokens whose bytes begin with `prefix`, itself included. Two binary searches."""
+        if not prefix:
+            return 0, len(self.order)
+        lo = bisect.bisect_left(self.sorted_strings, prefix)
+        above = prefix.rstrip(b"\xff")
+        if not above:
+            return lo, len(self.order)
+        return lo, bisect.bisect_left(self.sorted_strings, above[:-1] + bytes([above[-1] + 1]), lo)
+
+    def extends(self, prefix: bytes) -> bool:
+        """Whether some token is longer than `prefix` and begins with it."""
+        lo, hi = self.range(prefix)
+        return hi - lo > len(self.by_bytes.get(prefix, ()))
+
+    def prefixes(self, data: bytes) -> list[int]:
+        """Ids whose bytes are a proper prefix of `data`, shortest first."""
+        return [id for end in range(1, len(data)) for id in self.by_bytes.get(data[:end], ())]
+
+    def check_spelled(self, data: bytes, what: str) -> None:
+        """Raises InputError, naming byte and offset, for bytes that no token here spells."""
+        for at, byte in enumerate(data):
+            if byte not in self.spelled and not any(bytes([byte]) in string for string in self._containing(data, at)):
+                raise InputError(
+                    f'{what}: the vocabulary cannot spell byte 0x{byte:02x} at offset {at}; use boundary="none"'
+                )
+
+    def _containing(self, data: bytes, at: int) -> Iterable[bytes]:
+        """Tokens that spell data[at] together with its neighbours."""
+        for start in range(max(0, at - self.longest + 1), at + 1):
+            for end in range(at + 1, min(len(data), start + self.longest) + 1):
+                if data[start:end] in self.by_bytes:
+                    yield data[start:end]
+
+    def greedy(self, data: bytes) -> list[int]:
+        """Some spelling of `data`, longest token first. Raises InputError for what has none."""
+        ids: list[int] = []
+        while data:
+            end = next((end for end in range(min(len(data), self.longest), 0, -1) if data[:end] in self.by_bytes), 0)
+            if not end:
+                self.check_spelled(data[:1], "text")
+            ids.append(self.by_bytes[data[:end]][0])
+            data = data[end:]
+        return ids
+
+
+_known: weakref.WeakKeyDictionary[Any, Vocabulary] = weakref.WeakKeyDictionary()
+
+
+def vocabulary_of(tok: TokenizerLike) -> Vocabulary:
+    """The Vocabulary of a tokenizer, made once."""
+    if (found := _known.get(tok)) is None:
+        added = tok.spec.added_tokens
+        contents = {token.content for token in added if token.special}
+        special = frozenset(token.id for token in added if token.content in contents)
+        limit = _id_limit(tok)
+        strings = [b"" if id in special else _bytes(tok, id) for id in range(limit)]
+        found = Vocabulary(
+            tuple(strings),
+            special,
+            frozenset(token.id for token in added) - special,
+            {token.content.encode(): token.id for token in added if token.content},
+        )
+        _known[tok] = found
+    return found
+
+
+def _id_limit(tok: TokenizerLike) -> int:
+    """One more than the largest id: ids can have holes."""
+    limit = tok.vocab_size
+    while True:
+        try:
+            tok.token_bytes(limit)
+        except InputError:
+            return limit
+        limit += 1
+
+
+def _bytes(tok: TokenizerLike, id: int) -> bytes:
+    try:
+        return tok.token_bytes(id)
+    except InputError:
+        return b""
+
+
+def check_logits(tok: TokenizerLike, lm: Any) -> None:
+    """Raises InputError where the model has fewer logits than the tokenizer has ids. More is normal: padding."""
+    limit = len(vocabulary_of(tok).strings)
+    if lm.vocab_size < limit:
+        raise InputError(
+            f"the model has {lm.vocab_size} logits and the tokenizer {limit} ids: they do not belong together"
+        )
+
+
+def padded(values: Sequence[Any] | np.ndarray, size: int, fill: Any) -> np.ndarray:
+    """`values` with `fill` behind, up to `size`."""
+    array = np.asarray(values)
+    out = np.full((size, *array.shape[1:]), fill, array.dtype)
+    out[: len(array)] = array
+    return out
