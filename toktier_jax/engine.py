@@ -7,9 +7,11 @@ seam. Knows no file format, and of the reference only the normalizer that it is 
 from __future__ import annotations
 
 import functools
+import os
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -20,13 +22,13 @@ from toktier_jax.host.align import Alignment
 from toktier_jax.host.assemble import DeviceResult
 from toktier_jax.host.normalize import normalize
 from toktier_jax.host.reference import Special
-from toktier_jax.ops.encode import HOST_NEEDED, Encoded, default_lowering, encode_window
+from toktier_jax.ops.encode import HOST_NEEDED, Encoded, Pieces, cut_pieces, default_lowering, encode_pieces
 from toktier_jax.ops.scan import Lowering
 from toktier_jax.plan import AddedPlan, BPEPlan, Plan, QuickCheckPlan, SplitPlan, Step
 from toktier_jax.program.added import effective_tokens
 from toktier_jax.program.compile import as_text
 from toktier_jax.program.load import Loaded
-from toktier_jax.types import EncodeProgram, SplitTables
+from toktier_jax.types import BPETables, EncodeProgram, SplitTables
 
 CAPACITIES = tuple(1 << bits for bits in range(10, 23, 2))
 """Bytes of a block: 1 Ki, 4 Ki, … 4 Mi."""
@@ -84,46 +86,60 @@ class DeviceEngine:
         block = _block()
         for capacity in CAPACITIES:
             if capacity <= block:
-                self._run(b"a", capacity, "parse", at_start=True, checked=False)
+                list(self._blocks(b"a" * (capacity // 2), "parse", None, checked=False))
 
     def _blocks(
         self, data: bytes, special: Special, progress: Callable[[int], object] | None, *, checked: bool
     ) -> Iterator[DeviceResult]:
         """Tokens of `data`, block by block; positions are bytes of `data`."""
+        waiting: deque[Future[DeviceResult]] = deque()
+        workers = 1 if len(data) <= _block() else _workers()
+        with ThreadPoolExecutor(workers) as pool:
+            for begin, end, pieces in self._cut(data, special, checked=checked):
+                waiting.append(pool.submit(self._encode, pieces, begin, end, special))
+                if len(waiting) > workers:
+                    yield waiting.popleft().result()
+                    if progress is not None:
+                        progress(begin)
+            while waiting:
+                yield waiting.popleft().result()
+        if progress is not None:
+            progress(len(data))
+
+    def _cut(self, data: bytes, special: Special, *, checked: bool) -> Iterator[tuple[int, int, Pieces]]:
+        """The pieces of the blocks of `data`, and from where to where they are decided: bytes of `data`."""
+        program = without_model(for_lowering(self._program(special), default_lowering()))
         begin, least = 0, 0
         while begin < len(data):
             capacity = max(least, _capacity(len(data) - begin))
             end = _character_start(data, min(begin + capacity, len(data)))
-            at_end = end == len(data)
-            out = self._run(data[begin:end], capacity, special, at_start=begin == 0, checked=checked)
-            stop = end - begin if at_end else int(out.decided)
-            if stop == 0:
-                if capacity == CAPACITIES[-1]:
-                    raise UnsupportedError(f"a piece of the text, at byte {begin}, is longer than {capacity} bytes")
+            block = np.zeros(capacity, np.uint8)
+            block[: end - begin] = np.frombuffer(data, np.uint8, end - begin, begin)
+            run = _cutter(default_lowering())
+            pieces = run(program, block, np.int32(end - begin), np.bool_(begin == 0), np.bool_(checked))
+            if int(pieces.status) == HOST_NEEDED:
+                if self._normalize is None or checked:
+                    raise UnsupportedError("the text holds characters that only the reference can handle")
+                raise _QuickCheckFailed
+            stop = end if end == len(data) else begin + int(pieces.decided)
+            if stop > begin:
+                yield begin, stop, pieces
+                begin, least = stop, 0
+            elif capacity < CAPACITIES[-1]:
                 least = CAPACITIES[CAPACITIES.index(capacity) + 1]
-                continue
-            least = 0
-            count = int(out.count)
-            ends = np.asarray(out.byte_ends)[:count]
-            if not at_end:
-                count = int(np.searchsorted(ends, stop, side="right"))
-            starts = np.asarray(out.byte_starts)[:count]
-            yield DeviceResult(np.asarray(out.ids)[:count], starts + begin, ends[:count] + begin, ends[:count] + begin)
-            begin += stop
-            if progress is not None:
-                progress(begin)
+            else:
+                raise UnsupportedError(f"a piece of the text, at byte {begin}, is longer than {capacity} bytes")
 
-    def _run(self, block: bytes, capacity: int, special: Special, *, at_start: bool, checked: bool) -> Encoded:
-        data = np.zeros(capacity, np.uint8)
-        data[: len(block)] = np.frombuffer(block, np.uint8)
-        run = _runner(default_lowering())
-        program = for_lowering(self._program(special), default_lowering())
-        out = run(program, data, np.int32(len(block)), np.bool_(at_start), np.bool_(checked))
+    def _encode(self, pieces: Pieces, begin: int, end: int, special: Special) -> DeviceResult:
+        """Tokens of the block that begins at byte `begin`, those up to byte `end`."""
+        program = self._program(special)
+        out = _encoder(default_lowering(), program.plan.model)(program.tables.model, pieces)
         if int(out.status) == HOST_NEEDED:
-            if self._normalize is None or checked:
-                raise UnsupportedError("the text holds characters that only the reference can handle")
-            raise _QuickCheckFailed
-        return out
+            raise UnsupportedError("the text holds characters that only the reference can handle")
+        ends = np.asarray(out.byte_ends)[: int(out.count)]
+        count = int(np.searchsorted(ends, end - begin, side="right"))
+        starts, ends = np.asarray(out.byte_starts)[:count] + begin, ends[:count] + begin
+        return DeviceResult(np.asarray(out.ids)[:count], starts, ends, ends)
 
     def _program(self, special: Special) -> EncodeProgram:
         with self._lock:
@@ -150,9 +166,14 @@ def for_lowering(program: EncodeProgram, lowering: Lowering) -> EncodeProgram:
     return EncodeProgram(program.tables._replace(steps=steps), program.plan)
 
 
+def without_model(program: EncodeProgram) -> EncodeProgram:
+    """The steps before the model alone: tokenizers that differ in their models share these executables."""
+    return EncodeProgram(program.tables._replace(model=None), Plan(program.plan.steps, None))
+
+
 def describe(plan: Plan) -> tuple[str, ...]:
     """What a program does, in words."""
-    return tuple(_describe(step) for step in (*plan.steps, plan.model))
+    return tuple(_describe(step) for step in (*plan.steps, plan.model) if step is not None)
 
 
 def _describe(step: Step | BPEPlan) -> str:
@@ -173,17 +194,28 @@ class _QuickCheckFailed(Exception):
 
 
 @functools.cache
-def _runner(lowering: Lowering) -> Callable[..., Encoded]:
-    """The jitted encode of a block; its traces are counted.
+def _cutter(lowering: Lowering) -> Callable[..., Pieces]:
+    """The jitted cut of a block into pieces; its traces are counted.
 
     Whether a text ends with its block decides nothing but what `decided` is, so one executable does for both.
     """
 
-    def block(program: EncodeProgram, data: Any, length: Any, at_start: Any, checked: Any) -> Encoded:
-        _traces[f"encode of {data.shape[0]} bytes"] += 1
-        return encode_window(program, data, length, at_start, at_end=False, checked=checked, lowering=lowering)
+    def cut(program: EncodeProgram, data: Any, length: Any, at_start: Any, checked: Any) -> Pieces:
+        _traces[f"pieces of {data.shape[0]} bytes"] += 1
+        return cut_pieces(program, data, length, at_start=at_start, checked=checked, at_end=False, lowering=lowering)
 
-    return jax.jit(block, compiler_options=_options())
+    return jax.jit(cut, compiler_options=_options())
+
+
+@functools.cache
+def _encoder(lowering: Lowering, plan: BPEPlan) -> Callable[..., Encoded]:
+    """The jitted encode of a block's pieces; its traces are counted."""
+
+    def encode(tables: BPETables, pieces: Pieces) -> Encoded:
+        _traces[f"tokens of {pieces.buffer.data.shape[0]} bytes"] += 1
+        return encode_pieces(plan, tables, pieces, lowering=lowering)
+
+    return jax.jit(encode, compiler_options=_options())
 
 
 @functools.cache
@@ -202,6 +234,12 @@ def _options() -> dict[str, bool] | None:
 def _block() -> int:
     """Bytes of the blocks that a long text is cut into."""
     return CPU_BLOCK if jax.default_backend() == "cpu" else CAPACITIES[-1]
+
+
+def _workers() -> int:
+    """Blocks whose pieces are encoded at a time. An executable for a CPU leaves most cores idle."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, 8) if jax.default_backend() == "cpu" else 1
 
 
 def _capacity(remaining: int) -> int:

@@ -211,7 +211,7 @@ Step = AddedPlan | QuickCheckPlan | RewritePlan | SplitPlan
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a whole encode, in order, and the model at their end."""
+    """The steps of a whole encode, in order, and the model at their end; None where only pieces are wanted."""
 
     steps: tuple[Step, ...]
-    model: BPEPlan
+    model: BPEPlan | None

@@ -18,8 +18,8 @@ from toktier_jax.ops.scan import Lowering
 from toktier_jax.ops.split import split
 from toktier_jax.ops.tokenize import tokenize
 from toktier_jax.ops.utf8 import valid_utf8
-from toktier_jax.plan import AddedPlan, QuickCheckPlan, RewritePlan, SplitPlan
-from toktier_jax.types import TEXT, Buffer, EncodeProgram
+from toktier_jax.plan import AddedPlan, BPEPlan, QuickCheckPlan, RewritePlan, SplitPlan
+from toktier_jax.types import TEXT, BPETables, Buffer, EncodeProgram
 
 OK, OVERFLOW, HOST_NEEDED, INVALID = 0, 1, 2, 3
 """`Encoded.status`."""
@@ -116,6 +116,19 @@ def _symbols(program: EncodeProgram, buffer: Buffer, lowering: Lowering) -> Any:
     return classify(buffer.data, buffer.length, pages, table, codes, lowering=lowering)
 
 
+class Pieces(NamedTuple):
+    """What is known of a buffer before the model.
+
+    buffer   its pieces; positions are bytes of the text as the steps have rewritten it
+    decided  int32 []  `Encoded.decided`
+    status   int32 []  `Encoded.status`, as far as it is known
+    """
+
+    buffer: Buffer
+    decided: Int32[Array, ""]
+    status: Int32[Array, ""]
+
+
 def encode_bytes(
     program: EncodeProgram,
     data: UInt8[Array, " N"],
@@ -133,54 +146,64 @@ def encode_bytes(
     `capacity` is by default the largest possible count. `lowering` is by default that of the platform.
     Raises InputError, while tracing, where an argument's shape or dtype is wrong.
     """
-    return encode_window(
-        program,
-        data,
-        length,
-        jnp.bool_(True),
-        segment_starts=segment_starts,
-        at_end=at_end,
-        capacity=capacity,
-        lowering=lowering,
-    )
+    _check(data, segment_starts, capacity)
+    lowering = lowering or default_lowering()
+    pieces = cut_pieces(program, data, length, segment_starts=segment_starts, at_end=at_end, lowering=lowering)
+    model, tables = program.plan.model, program.tables.model
+    if model is None:
+        raise InputError("this program only cuts pieces: it has no model")
+    return encode_pieces(model, tables, pieces, segment_starts=segment_starts, capacity=capacity, lowering=lowering)
 
 
-def encode_window(
+def cut_pieces(
     program: EncodeProgram,
     data: UInt8[Array, " N"],
     length: Int32[Array, ""],
-    at_start: Bool[Array, ""],
     *,
-    checked: Bool[Array, ""] | None = None,
+    at_start: Bool[Array, ""] | bool = True,
+    checked: Bool[Array, ""] | bool = False,
     segment_starts: Int32[Array, " S"] | None = None,
-    at_end: bool = True,
-    capacity: int | None = None,
-    lowering: Lowering | None = None,
-) -> Encoded:
-    """`encode_bytes` of a part of a text: unless `at_start`, it begins where `decided` said that work may be resumed.
+    at_end: bool,
+    lowering: Lowering,
+) -> Pieces:
+    """The first part of `encode_bytes`: all steps before the model, which may be absent.
 
-    Where `checked`, the text is known to be in the normal form, and the quick check is not asked.
+    Unless `at_start`, the text begins where `decided` said of the text before that work may be resumed. Where
+    `checked`, the text is known to be in the normal form, and the quick check is not asked.
     """
-    _check(data, segment_starts, capacity)
-    size = data.shape[0]
-    capacity = size if capacity is None else capacity
-    lowering = lowering or default_lowering()
     length = jnp.asarray(length, jnp.int32)
     valid = valid_utf8(data, length)
     buffer = open_buffer(program, data, length, segment_starts)
     buffer, failed = cut(program, buffer, at_start=at_start, at_end=at_end, lowering=lowering)
-    tokens = tokenize(program.plan.model, program.tables.model, buffer, capacity, lowering=lowering)
-    starts, ends, decided = tokens.starts, tokens.ends, buffer.decided
+    decided = buffer.decided
     if buffer.origin is not None:
         decided = jnp.where(decided < buffer.length, _at(buffer.origin[0], decided), length)
+    status = jnp.where(failed & ~jnp.asarray(checked), HOST_NEEDED, OK)
+    status = jnp.where(valid, status, INVALID).astype(jnp.int32)
+    return Pieces(buffer, jnp.where(status == OK, decided, 0), status)
+
+
+def encode_pieces(
+    plan: BPEPlan,
+    tables: BPETables,
+    pieces: Pieces,
+    *,
+    segment_starts: Int32[Array, " S"] | None = None,
+    capacity: int | None = None,
+    lowering: Lowering,
+) -> Encoded:
+    """The second part: the model, and spans of the caller's data."""
+    buffer = pieces.buffer
+    size = buffer.data.shape[0]
+    capacity = size if capacity is None else capacity
+    tokens = tokenize(plan, tables, buffer, capacity, lowering=lowering)
+    starts, ends = tokens.starts, tokens.ends
+    if buffer.origin is not None:
         ends = _at(buffer.origin[1], ends - 1)
         starts = _at(buffer.origin[0], starts)
-    if checked is not None:
-        failed = failed & ~checked
-    overflow = tokens.count > capacity
-    status = jnp.where(overflow, OVERFLOW, OK)
-    status = jnp.where(failed | tokens.unresolved, HOST_NEEDED, status)
-    status = jnp.where(valid, status, INVALID).astype(jnp.int32)
+    status = jnp.where(tokens.count > capacity, OVERFLOW, OK)
+    status = jnp.where(tokens.unresolved, HOST_NEEDED, status)
+    status = jnp.where(pieces.status == OK, status, pieces.status).astype(jnp.int32)
     fine = status == OK
     count = jnp.where(fine, tokens.count, 0)
     if segment_starts is None:
@@ -196,7 +219,7 @@ def encode_window(
         count=count,
         segment_counts=counts,
         status=status,
-        decided=jnp.where(fine, decided, 0),
+        decided=jnp.where(fine, pieces.decided, 0),
     )
 
 

@@ -39,7 +39,7 @@ def _sizes(size: int, lowering: Lowering) -> _Sizes:
         whole = -(-size // 4096) * 4096
         return _Sizes(whole, whole // 4, whole // 4, whole // 4, 3)
     whole = max(1024, 1 << (size - 1).bit_length())
-    return _Sizes(min(whole, 1 << 15), min(whole, 1 << 13), max(1024, whole // 8), min(whole, 1 << 13), 2)
+    return _Sizes(min(whole, 1 << 14), min(whole, 1 << 12), max(1024, whole // 8), min(whole, 1 << 11), 2)
 
 
 def tokenize(
