@@ -17,6 +17,8 @@ from ..ops.hashing import hash_pair
 _SLOTS_PER_BUCKET = 4
 _LOAD = 0.85
 _SEEDS = 1000
+_TRIALS = 1000
+"""Displacements tried for the buckets of one count. In a small table a bucket may fit nowhere."""
 
 
 class PerfectHash(NamedTuple):
@@ -52,7 +54,7 @@ def _places(words: Sequence[np.ndarray], seed: np.uint32, size: int) -> tuple[np
 
 
 def _displace(bucket: np.ndarray, place: np.ndarray, size: int) -> np.ndarray | None:
-    """Displacements that give each key a slot of its own; None if two keys share bucket and place."""
+    """Displacements that give each key a slot of its own; None if two keys share bucket and place, or none were found."""
     same = np.sort(bucket * size + place)
     if np.any(same[1:] == same[:-1]):
         return None
@@ -66,7 +68,9 @@ def _displace(bucket: np.ndarray, place: np.ndarray, size: int) -> np.ndarray | 
     for count in range(int(counts.max(initial=0)), 1, -1):  # the fullest buckets choose first
         waiting = np.flatnonzero(counts == count)
         local = place[order[begins[waiting][:, None] + np.arange(count)]]
-        while len(waiting):
+        for _ in range(_TRIALS):
+            if not len(waiting):
+                break
             trial = random.integers(0, size, len(waiting))
             slots = (local + trial[:, None]) & (size - 1)
             owner[slots] = waiting[:, None]
@@ -74,6 +78,8 @@ def _displace(bucket: np.ndarray, place: np.ndarray, size: int) -> np.ndarray | 
             taken[slots[good]] = True
             displacements[waiting[good]] = trial[good]
             waiting, local = waiting[~good], local[~good]
+        if len(waiting):
+            return None
     single = np.flatnonzero(counts == 1)
     free = np.flatnonzero(~taken)[: len(single)]
     displacements[single] = (free - place[order[begins[single]]]) & (size - 1)
