@@ -165,6 +165,7 @@ class Decoder(nnx.Module):
         kv: KV,
         mask: Array,
         slots: Int32[Array, "b t"],
+        at: Int32[Array, "b k"] | None = None,
     ) -> tuple[Float[Array, "b t vocab"], KV]:
         c = self.config
         places = jnp.maximum(positions, 0)
@@ -184,6 +185,8 @@ class Decoder(nnx.Module):
         for i, (block, window) in enumerate(zip(self.blocks, c.windows, strict=True)):
             turn = angles[window] if c.rope else None
             x, keys[i], values[i] = block(x, turn, keys[i], values[i], masks[window], slots)
+        if at is not None:  # only these tokens' logits are wanted: the output layer is a large part of a small model
+            x = jnp.take_along_axis(x, at[:, :, None], axis=1)
         head = self.embed if self.head is None else self.head.weight
         logits = jnp.einsum("btd,vd->btv", self.norm(x), head[...], preferred_element_type=jnp.float32)
         return logits, KV(tuple(keys), tuple(values), slot_positions)
@@ -192,8 +195,8 @@ class Decoder(nnx.Module):
 def causal_lm(config: DecoderConfig, dtype: jnp.dtype, graphdef: nnx.GraphDef, params: nnx.State) -> CausalLM:
     """The Decoder split as (graphdef, params), as a Model."""
 
-    def forward(params, tokens, positions, layers, mask, slots):
-        return nnx.merge(graphdef, params)(tokens, positions, layers, mask, slots)
+    def forward(params, tokens, positions, layers, mask, slots, at=None):
+        return nnx.merge(graphdef, params)(tokens, positions, layers, mask, slots, at)
 
     def init_layers(batch: int, length: int) -> KV:
         shape = (batch, config.kv_heads, length, config.head_dim)
@@ -205,7 +208,9 @@ def causal_lm(config: DecoderConfig, dtype: jnp.dtype, graphdef: nnx.GraphDef, p
         values = tuple(gather_slots(leaf, rows, axis=2) for leaf in layers.values)
         return KV(keys, values, gather_slots(layers.positions, rows))
 
-    return CausalLM(config.vocab_size, params, forward, init_layers, gather_layers, config.context_length, config)
+    return CausalLM(
+        config.vocab_size, params, forward, init_layers, gather_layers, config.context_length, config, selects=True
+    )
 
 
 def random_lm(config: DecoderConfig, seed: int = 0, dtype: str = "float32") -> CausalLM:

@@ -100,6 +100,7 @@ class CausalLM:
     )
     context_length: int | None = None
     config: Any = None  # the DecoderConfig of a model of ours
+    selects: bool = False  # `forward` takes `at`, too: see apply
 
     def init_cache(self, batch: int, length: int) -> Cache:
         """An empty cache of `length` slots for `batch` rows."""
@@ -114,8 +115,11 @@ class CausalLM:
         positions: Int32[Array, "batch new"],
         cache: Cache,
         mask: Bool[Array, "batch new slots"],
+        at: Int32[Array, "batch some"] | None = None,
     ) -> tuple[Float[Array, "batch new vocab"], Cache]:
         """Forwards T tokens a row: prefill, a tree, or (T = 1) a decode step. See Model; logits are float32.
+
+        With `at` the logits are those of these tokens of each row only, [B, K, vocab_size].
 
         Raises InputError, while tracing, for shapes and dtypes that do not fit together.
         """
@@ -123,13 +127,23 @@ class CausalLM:
         real = positions >= 0
         slots = cache.length[:, None] + jnp.cumsum(real, axis=1, dtype=jnp.int32) - 1
         slots = jnp.where(real, slots, cache.capacity)
-        logits, layers = self.forward(params, tokens, positions, cache.layers, mask, slots)
+        inputs = params, tokens, positions, cache.layers, mask, slots
+        if at is None:
+            logits, layers = self.forward(*inputs)
+        else:
+            new = at.shape[1]
+            if self.selects:
+                logits, layers = self.forward(*inputs, at)
+            else:
+                every, layers = self.forward(*inputs)
+                logits = jnp.take_along_axis(every, at[:, :, None], axis=1)
         if logits.shape != (batch, new, self.vocab_size):
             raise InputError(
                 f"the model returned logits {list(logits.shape)} where [{batch}, {new}, vocab_size = {self.vocab_size}]"
                 " was expected: pass the width of its output layer as vocab_size"
             )
         lost = real & (slots >= cache.capacity)
+        lost = lost if at is None else jnp.take_along_axis(lost, at, axis=1)
         logits = jnp.where(lost[:, :, None], jnp.nan, logits.astype(jnp.float32))
         length = cache.length + jnp.sum(real, axis=1, dtype=jnp.int32)
         return logits, Cache(length, layers, cache.capacity)

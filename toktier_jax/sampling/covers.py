@@ -110,6 +110,11 @@ class CoverRules:
             rest=rest,
         )
 
+    @staticmethod
+    def whole(text: bytes) -> bytes:
+        """`text` without the first bytes of a character at its end."""
+        return text[: len(text) - len(unfinished(text))]
+
     def encode(self, text: bytes) -> tuple[int, ...]:
         """Ids of a text without added tokens, which may end inside a character, by pieces and merges."""
         begin = Open(0, text, self.splitter.begin)

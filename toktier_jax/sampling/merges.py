@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Protocol
 
-from toktier_jax.errors import UnsupportedError
+from toktier_jax.errors import InputError, UnsupportedError
 from toktier_jax.spec.byte_alphabet import from_alphabet
 from toktier_jax.spec.types import BPE, BytePairRanks, TokenizerSpec
 
@@ -36,7 +36,7 @@ class Merges:
         self._made: dict[int, tuple[int, int, int, bool] | None] = {}
 
     def encode(self, piece: bytes) -> tuple[int, ...]:
-        """Ids of a piece by the merges alone. Raises UnsupportedError for a byte without a token."""
+        """Ids of a piece by the merges alone. Raises InputError for a byte without a token."""
         return tuple(self._merge(piece)[0])
 
     def reachable(self, id: int) -> bool:
@@ -55,7 +55,9 @@ class Merges:
         try:
             ids = [self.units[byte] for byte in piece]
         except KeyError as error:
-            raise UnsupportedError(f"the vocabulary cannot spell byte 0x{error.args[0]:02x}") from None
+            raise InputError(
+                f'the vocabulary cannot spell byte 0x{error.args[0]:02x} of the prompt; use boundary="none"'
+            ) from None
         done: list[tuple[int, int, int]] = []
         found = [self.rules(left, right) for left, right in itertools.pairwise(ids)]
         while True:

@@ -1,0 +1,131 @@
+"""Covers against brute force: every cover that a suffix shows is found, and every one found is shown by some text."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from toktier_jax.errors import InputError, UnsupportedError
+from toktier_jax.sampling.covers import cover_rules
+
+from . import brute, small
+
+NAMED = ["  =", "x\n \n", "!'t", "9123", "\n  ", "it'", "don'", "a <", " dampf", " dampft", " dam", "12", "   ", " \n "]
+
+
+def prompts(count: int, seed: int) -> list[bytes]:
+    rng, found = random.Random(seed), []
+    while len(found) < count:
+        begin = rng.randrange(len(small.TEXT))
+        text = small.TEXT[begin : begin + rng.randrange(1, 20)].encode()
+        if rng.random() < 0.3:
+            text = "".join(rng.choice(" \n'st1a中=x<") for _ in range(rng.randrange(1, 8))).encode()
+        if rng.random() < 0.2 and text[-1] >= 0x80:
+            text = text[:-1]
+        found.append(text)
+    return found
+
+
+def check(tok, prompt: bytes) -> None:
+    rules = cover_rules(tok)
+    whole = rules.whole(prompt)
+    ids = tok.reference.encode(whole.decode(), add_special_tokens=False).ids
+    covers = rules.covers(ids, prompt, strict=True)
+    for strict in (False, True):
+        nodes, tokens = covers.strict[:2] if strict else covers.leaves
+        pairs = zip(nodes.tolist(), tokens.tolist(), strict=True)
+        ours = [(*covers.trunk, *covers.nodes[node].path, token) for node, token in pairs]
+        assert len(ours) == len(set(ours))
+        shown = brute.covers(tok, prompt, strict=strict)
+        assert shown <= set(ours), f"{prompt!r} lacks {shown - set(ours)}"
+        for path in set(ours) - shown:
+            assert realized(tok, rules, path), f"{prompt!r}: no text encodes to {[tok.token_bytes(i) for i in path]}"
+
+
+def realized(tok, rules, path: tuple[int, ...]) -> bool:
+    """Whether the reference encodes some text that goes on to something that begins with `path`."""
+    text = b"".join(tok.token_bytes(id) for id in path)
+    for more in rules.splitter._continuations(text[-8:]):
+        try:
+            whole = (text + more).decode()
+        except UnicodeDecodeError:
+            continue
+        if tuple(tok.reference.encode(whole, add_special_tokens=False).ids[: len(path)]) == path:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("prompt", NAMED)
+def test_prompts_that_break_simpler_rules(prompt: str) -> None:
+    check(small.tokenizer(), prompt.encode())
+
+
+@pytest.mark.parametrize("options", [{}, {"ignore_merges": True, "added": True}], ids=["plain", "wholes"])
+def test_covers_are_those_of_brute_force(options: dict, scale: float) -> None:
+    for prompt in prompts(int(10 * scale), seed=5):
+        check(small.tokenizer(**options), prompt)
+
+
+def test_a_closed_piece_that_is_a_token_is_that_token_alone() -> None:
+    tok = small.tokenizer(ignore_merges=True)
+    for prompt in (b"der dampft", b"der dampf", b"der dam"):
+        check(tok, prompt)
+
+
+def test_an_added_token_is_a_leaf_where_its_literal_begins() -> None:
+    tok = small.tokenizer(added=True)
+    think = tok.reference.token_to_id("<think>")
+    rules = cover_rules(tok)
+    covers = rules.covers(tok.reference.encode("a <th", add_special_tokens=False).ids, b"a <th")
+    assert think in covers.leaves[1]
+    check(tok, b"a <th")
+
+
+def test_an_ordinary_token_that_would_complete_a_literal_is_no_leaf() -> None:
+    tok = small.tokenizer(added=True)
+    rules = cover_rules(tok)
+    prompt = b"a <think"
+    covers = rules.covers(tok.reference.encode("a <think", add_special_tokens=False).ids, prompt, strict=True)
+    past = {
+        tok.token_bytes(t) for n, t in zip(*covers.strict[:2], strict=True) if covers.nodes[n].at == len(covers.rest)
+    }
+    assert b">" not in past
+    check(tok, prompt)
+
+
+def test_the_end_hangs_from_the_prompts_own_encoding_and_from_nothing_inside_a_character() -> None:
+    tok = small.tokenizer()
+    rules = cover_rules(tok)
+    text = "it's 中"
+    covers = rules.covers(tok.reference.encode(text, add_special_tokens=False).ids, text.encode(), strict=True)
+    assert covers.end is not None
+    assert (*covers.trunk, *covers.end.path) == tuple(tok.reference.encode(text, add_special_tokens=False).ids)
+    inside = rules.covers(tok.reference.encode("it's ", add_special_tokens=False).ids, text.encode()[:-1], strict=True)
+    assert inside.end is None
+
+
+@pytest.mark.parametrize("prompt", [b"a\xff", b"\xe4a", b"\xc0", b"\xf5", b"a\xed\xa0"])
+def test_bytes_that_can_never_become_utf8_are_an_error(prompt: bytes) -> None:
+    with pytest.raises(InputError, match="UTF-8 at byte"):
+        cover_rules(small.tokenizer()).covers([], prompt)
+
+
+def test_what_has_no_covers_is_refused_by_name() -> None:
+    import json
+
+    import toktier_jax as tt
+
+    data = json.loads(small.tokenizer_json())
+    data["normalizer"] = {"type": "Lowercase"}
+    with pytest.raises(UnsupportedError, match=r"exact.*Lowercase"):
+        cover_rules(tt.Tokenizer.from_bytes(json.dumps(data).encode()))
+
+
+def test_the_pair_test_is_the_merges_own_answer() -> None:
+    rules = cover_rules(small.tokenizer())
+    merges, rng = rules.merges, random.Random(3)
+    for _ in range(3000):
+        left, right = rng.randrange(300), rng.randrange(300)
+        whole = merges.encode(merges.strings[left] + merges.strings[right])
+        assert merges.pair(left, right) == (whole == (left, right))

@@ -1,0 +1,157 @@
+"""Gates A and B: the next byte's distribution and draws from C(P) equal brute-force sums over covers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from toktier_jax import sampling
+from toktier_jax.errors import InputError
+from toktier_jax.sampling.distribution import ByteWalk
+from toktier_jax.sampling.vocabulary import vocabulary_of
+
+from . import brute, small
+from .hash_model import HashModel
+
+PROMPTS = [
+    b"  =",
+    b"x\n \n",
+    b"!'t",
+    b"9123",
+    b"it's a dampf",
+    b"https:",
+    b"a ",
+    "die 中".encode()[:-1],
+    b"12",
+    b"",
+    b"\n  ",
+]
+
+
+def start_of(tok) -> tuple[int, ...]:
+    return tok.spec.post_processor.before
+
+
+def expected_next(tok, lm, prompt: bytes) -> np.ndarray:
+    """float64 [257]: sums of w over C+ by first byte, and of the special tokens after the prompt's encoding."""
+    vocabulary, start = vocabulary_of(tok), start_of(tok)
+    mass = np.zeros(257)
+    found = brute.covers(tok, prompt, strict=True)
+    for path, logprob in brute.weights(tok, lm, start, found).items():
+        text = b"".join(tok.token_bytes(id) for id in path)
+        mass[text[len(prompt)]] += np.exp(logprob)
+    try:
+        whole = tuple(tok.reference.encode(prompt.decode(), add_special_tokens=False).ids)
+    except UnicodeDecodeError:
+        whole = None
+    if whole is not None:
+        ends = [(*whole, id) for id in vocabulary.special]
+        mass[256] = sum(np.exp(w) for w in brute.weights(tok, lm, start, ends).values())
+    return mass / mass.sum()
+
+
+@pytest.mark.parametrize("prompt", PROMPTS, ids=repr)
+def test_gate_a_the_next_byte_is_that_of_brute_force(prompt: bytes) -> None:
+    tok = small.tokenizer(bos=True)
+    lm = small.model(tok.vocab_size + 5)
+    ours = sampling.next_byte_distribution(lm, tok, prompt)
+    assert ours.dtype == np.float64
+    assert np.abs(ours - expected_next(tok, lm, prompt)).sum() < 1e-5
+
+
+@pytest.mark.parametrize(("prompt", "temperature"), [(b"it's a d", 1.0), (b"https", 2.0), (b"a ", 1.0)], ids=repr)
+def test_gate_a_draws_from_the_covers_follow_their_weights(prompt: bytes, temperature: float, scale: float) -> None:
+    tok = small.tokenizer(bos=True)
+    lm = small.model(tok.vocab_size + 5)
+    start = start_of(tok)
+    weights = brute.weights(tok, lm, start, brute.covers(tok, prompt, strict=False), temperature)
+    total = np.logaddexp.reduce(list(weights.values()))
+    count, seen = int(2048 * scale), {}
+    for seed in range(0, count, 128):
+        outs = sampling.generate(lm, tok, [prompt] * 128, max_tokens=1, temperature=temperature, seed=seed)
+        for out in outs:
+            path = (*out.boundary.kept[len(start) :], out.ids[0])
+            seen[path] = seen.get(path, 0) + 1
+    assert set(seen) <= set(weights)
+    expected = {path: count * np.exp(w - total) for path, w in weights.items()}
+    often = [path for path in expected if expected[path] >= 5]
+    rest = count - sum(expected[path] for path in often)
+    statistic = sum((seen.get(path, 0) - expected[path]) ** 2 / expected[path] for path in often)
+    if rest > 5:
+        few = sum(n for path, n in seen.items() if path not in often)
+        statistic += (few - rest) ** 2 / rest
+    freedom = len(often)
+    assert statistic < freedom + 5 * np.sqrt(2 * freedom) + 5
+
+
+def test_gate_b_with_invalid_tokens_masked_before_each_softmax() -> None:
+    tok = small.tokenizer(bos=True)
+    lm = HashModel(tok)
+    text = b"it's  =\n \nof 9123 der"
+    for end in range(1, len(text)):
+        prompt, byte = text[:end], text[end]
+        walk = ByteWalk(lm, tok, prompt)
+        covers = walk.rules.covers(walk.ids, walk.text, strict=True)
+        rows, ways = walk._nodes(covers)
+        mass = np.exp(np.array(ways)[covers.strict[0]] + np.stack(rows)[covers.strict[:2]]).sum()
+        at = covers.nodes.index(covers.end)
+        mass += np.exp(ways[at] + rows[at][sorted(vocabulary_of(tok).special)]).sum()
+        inside = np.exp(np.array(ways)[covers.leaves[0]] + np.stack(rows)[covers.leaves]).sum()
+        assert mass == pytest.approx(inside, rel=1e-5)
+        step = sampling.score(lm, tok, prompt, bytes([byte]))
+        assert step == pytest.approx(np.log(sampling.next_byte_distribution(lm, tok, prompt)[byte]), abs=1e-5)
+
+
+def test_the_sum_over_covers_is_the_probability_of_the_prompt() -> None:
+    tok = small.tokenizer(bos=True)
+    lm = small.model(tok.vocab_size)
+    for prompt in (b"it's a d", b"a "):
+        weights = brute.weights(tok, lm, start_of(tok), brute.covers(tok, prompt, strict=False))
+        total = np.logaddexp.reduce(list(weights.values()))
+        assert sampling.prompt_logprob(lm, tok, prompt) == pytest.approx(total, abs=1e-5)
+
+
+def test_a_special_token_is_the_end_and_never_its_first_byte() -> None:
+    tok = small.tokenizer(bos=True)
+    end = tok.reference.token_to_id("<|end|>")
+    lm = HashModel(tok, favour=end)
+    shares = sampling.next_byte_distribution(lm, tok, "it's a")
+    assert shares[256] > 0.99
+    assert shares[ord("<")] < 0.01
+    assert shares.sum() == pytest.approx(1.0)
+
+
+def test_bytes_are_sampled_without_a_call_where_nothing_is_new() -> None:
+    tok = small.tokenizer(bos=True)
+    lm = small.model(tok.vocab_size)
+    walk = ByteWalk(lm, tok, "h")
+    calls = []
+    for byte in b"ttps://example.org: https://":
+        walk.next()
+        walk.push(byte)
+        calls.append(walk.tree.calls)
+    assert calls[-1] < len(calls)
+    assert walk.tree.forwarded < 3 * len(calls)
+
+
+def test_sampled_bytes_follow_the_chain_of_next_bytes() -> None:
+    tok = small.tokenizer(bos=True)
+    lm = small.model(tok.vocab_size)
+    data = sampling.sample_bytes(lm, tok, "it's", max_bytes=6, seed=1)
+    assert data == sampling.sample_bytes(lm, tok, "it's", max_bytes=6, seed=1)
+    greedy = sampling.sample_bytes(lm, tok, "it's", max_bytes=4, temperature=0)
+    text = b"it's"
+    for byte in greedy:
+        assert byte == np.argmax(sampling.next_byte_distribution(lm, tok, text))
+        text += bytes([byte])
+
+
+def test_without_bos_the_context_has_to_be_given_and_id_0_is_one() -> None:
+    tok = small.tokenizer()
+    lm = small.model(tok.vocab_size)
+    for call in (sampling.next_byte_distribution, sampling.prompt_logprob, sampling.generate):
+        with pytest.raises(InputError, match="context_start"):
+            call(lm, tok, "it")
+    out = sampling.generate(lm, tok, "it", context_start=0, max_tokens=2)
+    assert out.boundary.kept[0] == 0
+    assert np.isfinite(sampling.prompt_logprob(lm, tok, "it", context_start=0))

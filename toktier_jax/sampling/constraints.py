@@ -1,0 +1,86 @@
+"""Constraints on what is generated: the Protocol, and how one that knows only tokens sees a token that straddles.
+
+A constraint sees only bytes past the prompt. A token that begins inside the prompt is shown to it as tokens that spell
+the rest: as one token where there is one, else as several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from toktier_jax.errors import InputError
+from toktier_jax.sampling.vocabulary import Vocabulary
+
+
+class Constraint(Protocol):
+    """Which tokens may come next; bytes with several spellings must be treated alike.
+
+    A constraint that is a pytree (a registered dataclass, say) is pure: it runs inside the jitted loop, and its state
+    is a pytree of arrays of fixed shapes. Any other runs on the host, step by step, with numpy arrays.
+    """
+
+    def init(self) -> Any: ...
+
+    def mask(self, state: Any) -> Any: ...  # bool [B, V], V the model's vocab_size
+
+    def advance(self, state: Any, token: Any) -> Any: ...  # int32 [B]; a row whose token is -1 stays as it is
+
+
+def is_pure(constraint: Constraint) -> bool:
+    """Whether a constraint is a pytree of its own and can run in the jitted loop."""
+    return not jax.tree_util.all_leaves([constraint])
+
+
+def checked_mask(constraint: Constraint, state: Any, batch: int, vocab_size: int) -> np.ndarray:
+    """The mask on the host; raises InputError for another shape."""
+    mask = np.asarray(constraint.mask(state))
+    if mask.shape != (batch, vocab_size) or mask.dtype != bool:
+        raise InputError(f"constraint: mask is {mask.dtype} {list(mask.shape)}; expected bool [{batch}, {vocab_size}]")
+    return mask
+
+
+def allowed(
+    constraint: Constraint, state: Any, mask: np.ndarray, vocabulary: Vocabulary, row: int, rests: Sequence[bytes]
+) -> np.ndarray:
+    """bool [n]: whether row `row` may go on with each of these byte strings. The empty one always may.
+
+    `mask` is that of `state`.
+    """
+    known: dict[bytes, bool] = {b"": True}
+
+    def one(rest: bytes) -> bool:
+        if rest not in known:
+            ids = vocabulary.by_bytes.get(rest)
+            known[rest] = bool(mask[row, list(ids)].any()) if ids else _spelled(rest)
+        return known[rest]
+
+    def _spelled(rest: bytes) -> bool:
+        at, seen = state, mask
+        for id in vocabulary.greedy(rest):
+            if not seen[row, id]:
+                return False
+            at = constraint.advance(at, one_token(len(mask), row, id))
+            seen = np.asarray(constraint.mask(at))
+        return True
+
+    return np.array([one(rest) for rest in rests], bool)
+
+
+def fed(constraint: Constraint, state: Any, vocabulary: Vocabulary, rests: Sequence[bytes]) -> Any:
+    """The state after each row's bytes."""
+    for row, rest in enumerate(rests):
+        ids = vocabulary.by_bytes.get(rest) or vocabulary.greedy(rest)
+        for id in ids[:1] if rest in vocabulary.by_bytes else ids:
+            state = constraint.advance(state, one_token(len(rests), row, id))
+    return state
+
+
+def one_token(batch: int, row: int, id: int) -> np.ndarray:
+    """int32 [B] of -1, with one row's token."""
+    tokens = np.full(batch, -1, np.int32)
+    tokens[row] = id
+    return tokens

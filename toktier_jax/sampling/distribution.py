@@ -1,0 +1,192 @@
+"""The model's distribution over text: of the next byte, of a prompt, of a continuation; and sampling byte by byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toktier_jax.errors import InputError
+from toktier_jax.sampling.bytetree import PathTree
+from toktier_jax.sampling.covers import Covers, cover_rules
+from toktier_jax.sampling.prompt import Context, read_prompts
+from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, check_logits, padded, vocabulary_of
+
+END = 256
+"""The index of the end of text: every special token, whole."""
+
+
+def next_byte_distribution(lm: Any, tok: TokenizerLike, prompt: Any, *, context_start: int | None = None) -> np.ndarray:
+    """float64 [257]: what the text that begins with `prompt` goes on with: 256 bytes and its end (any special token).
+
+    `prompt`: str, bytes or ids. The weights of all covers are the model's own, normalized once.
+    """
+    walk = ByteWalk(lm, tok, prompt, context_start=context_start)
+    return np.exp(walk.next())
+
+
+def sample_bytes(
+    lm: Any,
+    tok: TokenizerLike,
+    prompt: Any,
+    *,
+    max_bytes: int = 64,
+    temperature: float = 1.0,
+    seed: int = 0,
+    context_start: int | None = None,
+) -> bytes:
+    """Bytes past `prompt`, each drawn from the next-byte distribution, until the text ends or `max_bytes`.
+
+    `temperature` acts on the model's conditionals, once; 0 takes the most probable byte at temperature 1.
+    """
+    walk = ByteWalk(lm, tok, prompt, context_start=context_start, temperature=temperature or 1.0)
+    random, data = np.random.default_rng(seed), b""
+    while len(data) < max_bytes:
+        shares = np.exp(walk.next())
+        byte = int(np.argmax(shares)) if temperature == 0 else int(random.choice(257, p=shares / shares.sum()))
+        if byte == END:
+            break
+        data += bytes([byte])
+        walk.push(byte)
+    return data
+
+
+def prompt_logprob(lm: Any, tok: TokenizerLike, text: Any, *, context_start: int | None = None) -> float:
+    """log p of texts that begin with `text`, given BOS or `context_start`: the sum over its covers C."""
+    return ByteWalk(lm, tok, text, context_start=context_start).logprob()
+
+
+def score(
+    lm: Any, tok: TokenizerLike, prompt: Any, continuation: str | bytes, *, context_start: int | None = None
+) -> float:
+    """log p(the text goes on with `continuation` | it begins with `prompt`), whatever the tokens at the boundary."""
+    whole = _bytes(prompt) + _bytes(continuation)
+    return prompt_logprob(lm, tok, whole, context_start=context_start) - prompt_logprob(
+        lm, tok, prompt, context_start=context_start
+    )
+
+
+class ByteWalk:
+    """A text that grows byte by byte, with the covers of its end and the model's log-probs of their nodes.
+
+    tree  how many calls and tokens that took
+    """
+
+    def __init__(
+        self, lm: Any, tok: TokenizerLike, prompt: Any, *, context_start: int | None = None, temperature: float = 1.0
+    ) -> None:
+        check_logits(tok, lm)
+        contexts, batch = read_prompts(tok, prompt, "exact", context_start)
+        if batch:
+            raise InputError("prompt: one text at a time, not a list")
+        if temperature <= 0:
+            raise InputError(f"temperature={temperature}: expected a number above 0")
+        self.rules, self.vocabulary = cover_rules(tok), vocabulary_of(tok)
+        self.context: Context = contexts[0]
+        self.text = self.context.text
+        self.ids = self.context.ids
+        special = bool(self.ids) and self.ids[0] in self.vocabulary.special
+        self.given = 1 if special or context_start is not None else 0
+        known = [bool(string) or id in self.vocabulary.special for id, string in enumerate(self.vocabulary.strings)]
+        self.known = padded(np.array(known, bool), lm.vocab_size, False)
+        self.tree = PathTree(lm, self.known, 2 * len(self.ids) + 128, temperature)
+
+    def next(self) -> np.ndarray:
+        """log of the next-byte distribution, float64 [257]."""
+        covers = self.rules.covers(self.ids, self.text, strict=True)
+        logprobs, ways = self._nodes(covers)
+        nodes, tokens, firsts = covers.strict
+        scores = np.array([ways[n] for n in range(len(covers.nodes))])[nodes] + _picked(logprobs, nodes, tokens)
+        ends = np.zeros(0)
+        if covers.end is not None:
+            at = covers.nodes.index(covers.end)
+            ends = ways[at] + logprobs[at][sorted(self.vocabulary.special)]
+        every = np.concatenate([scores, ends])
+        if not len(every):
+            raise InputError("no token sequence of this vocabulary goes on with this text")
+        top = every.max()
+        groups = np.concatenate([firsts.astype(np.int64), np.full(len(ends), END)])
+        mass = np.bincount(groups, np.exp(every - top), 257)
+        with np.errstate(divide="ignore"):
+            return np.log(mass / mass.sum())
+
+    def push(self, byte: int) -> None:
+        """The text goes on with `byte`."""
+        self.text += bytes([byte])
+        self.ids = self._ids()
+
+    def logprob(self) -> float:
+        """log of the covers' mass after the first id (BOS or `context_start`)."""
+        if not self.ids:
+            raise InputError("the text has no context to begin with: pass context_start")
+        covers = self.rules.covers(self.ids, self.text)
+        first = self._first()
+        trunk = covers.trunk
+        paths = [trunk[:end] for end in range(first, len(trunk))]
+        total = 0.0
+        for begin in range(0, len(paths), 64):  # float64 rows of the whole vocabulary: not all of them at once
+            rows = self.tree.logprobs(paths[begin : begin + 64])
+            total += sum(float(row[trunk[first + begin + k]]) for k, row in enumerate(rows))
+        if not len(covers.leaves[0]):
+            return total
+        logprobs, ways = self._nodes(covers)
+        nodes, tokens = covers.leaves
+        scores = np.array(ways)[nodes] + _picked(logprobs, nodes, tokens)
+        return total + float(_logsumexp(scores))
+
+    def _first(self) -> int:
+        """How many ids are given and not scored: BOS, `context_start`."""
+        if not self.given:
+            raise InputError("the text has no context to begin with: pass context_start")
+        return self.given
+
+    def _nodes(self, covers: Covers) -> tuple[list[np.ndarray], list[float]]:
+        """Log-probs after each node of the covers, and of the way to it from the trunk."""
+        if not covers.trunk:
+            raise InputError(
+                "the prompt leaves no context: the tokenizer adds no BOS. Pass context_start=<the id that the model's "
+                "texts begin with>, such as its document separator"
+            )
+        wanted: dict[tuple[int, ...], None] = {}
+        for node in covers.nodes:
+            for end in range(len(node.path) + 1):
+                wanted[(*covers.trunk, *node.path[:end])] = None
+        rows = dict(zip(wanted, self.tree.logprobs(list(wanted)), strict=True))
+        logprobs, ways = [], []
+        for node in covers.nodes:
+            way = 0.0
+            for end, token in enumerate(node.path):
+                way += float(rows[(*covers.trunk, *node.path[:end])][token])
+            logprobs.append(rows[(*covers.trunk, *node.path)])
+            ways.append(way)
+        return logprobs, ways
+
+    def _ids(self) -> tuple[int, ...]:
+        """Ids of the context with the text as it is now; a character that is not whole yet is no part of them."""
+        text = self.rules.whole(self.text)
+        before = len(self.context.ids)
+        spelled = len(self.context.text) - len(self.context.tail)
+        while spelled > 0:
+            before -= 1
+            spelled -= len(self.vocabulary.strings[self.context.ids[before]])
+        return (*self.context.ids[:before], *self.rules.encode(text))
+
+
+def _picked(rows: list[np.ndarray], nodes: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    return np.stack(rows)[nodes, tokens] if len(nodes) else np.zeros(0)
+
+
+def _logsumexp(values: np.ndarray) -> np.floating:
+    top = values.max()
+    return top + np.log(np.exp(values - top).sum())
+
+
+def _bytes(text: Any) -> bytes:
+    if isinstance(text, str):
+        return text.encode()
+    if isinstance(text, bytes | bytearray):
+        return bytes(text)
+    raise InputError("score: prompt and continuation are text or bytes")
+
+
+__all__ = ["END", "ByteWalk", "Vocabulary", "next_byte_distribution", "prompt_logprob", "sample_bytes", "score"]

@@ -1,0 +1,126 @@
+"""Log-probabilities of the leaves of covers and one draw among them, on the device. Pure functions on arrays."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int32
+
+from toktier_jax.sampling.covers import Covers
+from toktier_jax.sampling.draw import choose, penalized
+from toktier_jax.sampling.prefill import bucket
+from toktier_jax.sampling.tree import Tree
+from toktier_jax.sampling.vocabulary import Vocabulary
+
+
+class LeafTables(NamedTuple):
+    """The leaves of a batch. B rows, K flat nodes, N leaves; sizes are powers of two.
+
+    tokens, parents  int32 [B, K]     of the flat nodes
+    above            bool [B, K, K]   which flat nodes lie on the way to each one, itself included, the root not
+    nodes, leaves    int32 [B, N]     flat node and token of each leaf, node -1 where there is none
+    ranges           int32 [B, K, 2]  [lo, hi) of the tokens that begin with what each node leaves of the prompt
+    seen             bool [B, V] or None  tokens of the trunk, for the repetition penalty
+    """
+
+    tokens: Any
+    parents: Any
+    above: Any
+    nodes: Any
+    leaves: Any
+    ranges: Any
+    seen: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One prompt's covers, planted."""
+
+    covers: Covers
+    tree: Tree
+
+
+def leaf_tables(
+    vocabulary: Vocabulary, rows: Sequence[Row], nodes: int, keep: Sequence[np.ndarray] | None = None
+) -> LeafTables:
+    """Tables of the C leaves of each row, of which only those with `keep` where it is given."""
+    batch = len(rows)
+    size = bucket(max(len(row.covers.leaves[0]) for row in rows))
+    tokens, parents = (np.zeros((batch, nodes), np.int32) for _ in range(2))
+    above = np.zeros((batch, nodes, nodes), bool)
+    of, leaves = np.full((batch, size), -1, np.int32), np.zeros((batch, size), np.int32)
+    ranges = np.zeros((batch, nodes, 2), np.int32)
+    for b, row in enumerate(rows):
+        count = len(row.tree.tokens)
+        tokens[b, :count], parents[b, :count] = row.tree.tokens, row.tree.parents
+        above[b, 1:count, 1:count] = row.tree.ancestors()
+        node, token = row.covers.leaves
+        if keep is not None:
+            node, token = node[keep[b]], token[keep[b]]
+        of[b, : len(node)], leaves[b, : len(node)] = row.tree.places[node], token
+        for number, place in zip(row.covers.nodes, row.tree.places, strict=True):
+            if number.at < len(row.covers.rest):
+                ranges[b, place] = vocabulary.range(row.covers.rest[number.at :])
+    return LeafTables(tokens, parents, above, of, leaves, ranges)
+
+
+def node_logprobs(
+    logits: Float[Array, "batch k vocab"], known: Array, tables: LeafTables, temperature: Any, penalty: Any = None
+) -> tuple[Float[Array, "batch k vocab"], Float[Array, "batch k"]]:
+    """Log-probs after each flat node, and of the way to it. Temperature acts on every conditional."""
+    logits = jnp.where(known[None, None, :], logits, -jnp.inf)
+    if penalty is not None:  # each node's own path
+        hot = jax.nn.one_hot(tables.tokens, logits.shape[2], dtype=jnp.int32)
+        path = jnp.einsum("bkj,bjv->bkv", tables.above.astype(jnp.int32), hot) > 0
+        seen = path | tables.seen[:, None, :]
+        logits = penalized(logits, seen, penalty)
+    logprobs = jax.nn.log_softmax(logits / temperature, axis=-1)
+    rows = jnp.arange(logits.shape[0], dtype=jnp.int32)[:, None]
+    edges = logprobs[rows, tables.parents, tables.tokens]
+    way = jnp.sum(jnp.where(tables.above, edges[:, None, :], 0.0), axis=2)
+    return logprobs, way
+
+
+@functools.partial(jax.jit, static_argnames=("greedy", "truncate", "penalize"))
+def draw_leaf(
+    logits: Float[Array, "batch k vocab"],
+    known: Array,
+    ranks: Int32[Array, " vocab"],
+    tables: LeafTables,
+    keys: Array,
+    temperature: Array,
+    truncation: tuple[Array, Array, Array],
+    penalty: Array,
+    *,
+    greedy: bool,
+    truncate: bool,
+    penalize: bool,
+) -> tuple[Array, Array, Array, Array]:
+    """(leaf int32 [B], its share of C(P) [B], log of C(P)'s mass [B], dropped share [B]).
+
+    Truncation acts once, on the softmax over C(P). The dropped share is what paths that no text encodes to have of the
+    mass of all tokens that extend the nodes. NaN logits give NaN.
+    """
+    logprobs, way = node_logprobs(logits, known, tables, temperature, penalty if penalize else None)
+    rows = jnp.arange(logits.shape[0], dtype=jnp.int32)[:, None]
+    node = jnp.maximum(tables.nodes, 0)
+    score = way[rows, node] + logprobs[rows, node, tables.leaves]
+    score = jnp.where(tables.nodes >= 0, score, -jnp.inf)
+    total = jax.nn.logsumexp(score, axis=1)
+    place = ranks[None, None, :]
+    inside = (place >= tables.ranges[:, :, :1]) & (place < tables.ranges[:, :, 1:])
+    mass = jax.nn.logsumexp(jnp.where(inside, logprobs + way[:, :, None], -jnp.inf), axis=(1, 2))
+    share = jax.nn.log_softmax(score, axis=1)
+    if greedy:
+        leaf = choose(share, keys, temperature, None, greedy=True)
+    else:
+        leaf = choose(share, keys, jnp.float32(1.0), truncation if truncate else None, greedy=False)
+    bad = jnp.any(jnp.isnan(logits), axis=(1, 2))
+    total = jnp.where(bad, jnp.nan, total)
+    return leaf, jnp.take_along_axis(share, leaf[:, None], axis=1)[:, 0], total, 1.0 - jnp.exp(total - mass)

@@ -1,0 +1,131 @@
+"""A prompt as ids and the bytes at its end that are still open. Encodes, checks; drops nothing yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from toktier_jax.errors import InputError
+from toktier_jax.sampling.splits import unfinished
+from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, vocabulary_of
+from toktier_jax.spec import types
+
+Mode = Literal["exact", "heal", "none"]
+Prompt = str | bytes | Sequence[int] | np.ndarray
+
+_SHORT = 1 << 12
+"""Bytes up to which a prompt is encoded by the reference: the device path would first be compiled for it."""
+
+
+class _Default(str):
+    __slots__ = ()
+
+
+EXACT: Any = _Default("exact")
+"""The default boundary: "exact" for text; ids are taken as they are unless a boundary is asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """A prompt.
+
+    ids   BOS or `context_start` and the prompt's own ids
+    text  bytes of the ordinary tokens after the last added token, then `tail`
+    tail  the first bytes of a character that the prompt does not end
+    mode  boundary of this prompt
+    """
+
+    ids: tuple[int, ...]
+    text: bytes
+    tail: bytes
+    mode: Mode
+
+
+def read_prompts(
+    tok: TokenizerLike, prompt: Any, boundary: str, context_start: int | None
+) -> tuple[list[Context], bool]:
+    """The prompts, and whether they were a batch. Raises InputError for what is none."""
+    if boundary not in ("exact", "heal", "none"):
+        raise InputError(f'boundary={boundary!r}: expected "exact", "heal" or "none"')
+    vocabulary = vocabulary_of(tok)
+    if context_start is not None and not 0 <= context_start < len(vocabulary.strings):
+        raise InputError(f"context_start={context_start}: the tokenizer has ids 0 to {len(vocabulary.strings) - 1}")
+    batch = not _single(prompt)
+    prompts = list(prompt) if batch else [prompt]
+    if not prompts:
+        raise InputError("prompt: an empty list; expected text, ids, or a list of these")
+    return [_read(tok, vocabulary, one, boundary, context_start) for one in prompts], batch
+
+
+def _single(prompt: Any) -> bool:
+    if isinstance(prompt, str | bytes | bytearray):
+        return True
+    if isinstance(prompt, np.ndarray):
+        return prompt.ndim == 1
+    return isinstance(prompt, Sequence) and bool(prompt) and all(isinstance(item, int | np.integer) for item in prompt)
+
+
+def _read(tok: TokenizerLike, vocabulary: Vocabulary, prompt: Any, boundary: str, start: int | None) -> Context:
+    before = tok.spec.post_processor.before
+    before = before if start is None or start in before else (start, *before)
+    if not isinstance(prompt, str | bytes | bytearray):
+        ids = _checked_ids(prompt, vocabulary)
+        if start is not None and ids[:1] != (start,):
+            ids = (start, *ids)
+        mode: Any = "none" if boundary is EXACT else str(boundary)
+        return Context(ids, _open_text(vocabulary, ids), b"", mode)
+    data = _utf8(prompt)
+    tail = unfinished(data)
+    whole = data[: len(data) - len(tail)]
+    encoded = tok.encode(whole.decode(), add_special_tokens=False, route="reference" if len(whole) < _SHORT else "auto")
+    if encoded.truncated:
+        raise InputError("the tokenizer's file truncates this prompt: raise its max_length, or pass ids")
+    ids = tuple(encoded.ids.tolist())
+    if boundary != "none":
+        _check_spelled(tok, vocabulary, whole, ids)
+        vocabulary.check_spelled(tail, "the end of the prompt")
+    ids = (*before, *ids)
+    return Context(ids, _open_text(vocabulary, ids) + tail, tail, str(boundary))  # type: ignore[arg-type]
+
+
+def _utf8(prompt: str | bytes | bytearray) -> bytes:
+    if not isinstance(prompt, str):
+        return bytes(prompt)
+    try:
+        return prompt.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"the prompt holds a lone surrogate at character {error.start}") from None
+
+
+def _checked_ids(prompt: Any, vocabulary: Vocabulary) -> tuple[int, ...]:
+    try:
+        ids = tuple(int(id) for id in prompt)
+    except (TypeError, ValueError):
+        raise InputError(f"prompt: {type(prompt).__name__} is neither text, bytes nor a list of ids") from None
+    for at, id in enumerate(ids):
+        if not 0 <= id < len(vocabulary.strings):
+            raise InputError(f"prompt: id {id} at index {at}; the tokenizer has 0 to {len(vocabulary.strings) - 1}")
+    return ids
+
+
+def _open_text(vocabulary: Vocabulary, ids: Sequence[int]) -> bytes:
+    """Bytes of the ordinary tokens at the end of `ids`."""
+    parts: list[bytes] = []
+    for id in reversed(ids):
+        if not vocabulary.strings[id] or id in vocabulary.added:
+            break
+        parts.append(vocabulary.strings[id])
+    return b"".join(reversed(parts))
+
+
+def _check_spelled(tok: Any, vocabulary: Vocabulary, data: bytes, ids: Sequence[int]) -> None:
+    """Raises InputError where the ids do not spell the prompt: the vocabulary lacks a byte of it."""
+    steps = tok.spec.normalizers
+    if not tok.spec.byte_level or not all(isinstance(step, types.Unicode) for step in steps):
+        return
+    if not steps and tok.decode_bytes(ids) != data:
+        vocabulary.check_spelled(data, "prompt")
+        raise InputError('prompt: the tokenizer changes this text and cannot give it back; use boundary="none"')
