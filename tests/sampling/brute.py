@@ -14,7 +14,20 @@ from toktier_jax import models
 from toktier_jax.sampling.vocabulary import vocabulary_of
 
 GOING_ON = ("", " ", "  ", "\n", " \n", "a", "s", "t", "'", "1", "12", ".", "中", " a", "'t", "ll", "<")
-ENDINGS = (b"", b"\x80", b"\xad", b"\x80\x80", b"\xb8\xad", b"\xbf\xbf\xbf", b"\x90\x80\x80", b"\xa0\x80", b"\x9f\x80")
+ENDINGS = (
+    b"",
+    b"\x80",
+    b"\xad",
+    b"\x80\x80",
+    b"\x80\x80\x80",
+    b"\x90\x90",
+    b"\xbf\xbf",
+    b"\xb8\xad",
+    b"\xbf\xbf\xbf",
+    b"\x90\x80\x80",
+    b"\xa0\x80",
+    b"\x9f\x80",
+)
 
 
 @functools.cache

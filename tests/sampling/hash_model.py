@@ -18,7 +18,7 @@ from toktier_jax.sampling.vocabulary import vocabulary_of
 class HashModel:
     """Not fast: every token asks the host."""
 
-    def __init__(self, tok: Any, favour: int | None = None, nan: bool = False) -> None:
+    def __init__(self, tok: Any, favour: tuple[bytes, int] | None = None, nan: bool = False) -> None:
         self.tok, self.favour, self.nan = tok, favour, nan
         self.vocab_size = len(vocabulary_of(tok).strings)
 
@@ -57,10 +57,10 @@ class HashModel:
         logits = 2 * np.random.default_rng(list(path)).standard_normal(self.vocab_size).astype(np.float32)
         if self.nan:
             return logits * np.nan
-        if self.favour is not None:
-            logits[self.favour] += 20
         ordinary = tuple(id for id in path if id not in vocabulary.special)
         text = b"".join(vocabulary.strings[id] for id in ordinary)
+        if self.favour is not None and self.favour[0] == text:
+            logits[self.favour[1]] += 20
         keep = np.zeros(self.vocab_size, bool)
         begin = Open(0, text, rules.splitter.begin)
         keep[rules._leaves(begin, Node(ordinary, len(text)), text, past=True)] = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections import Counter
 from typing import Any
@@ -38,7 +39,7 @@ def _merges(size: int, pre: Any) -> list[tuple[str, str]]:
     while len(merges) < size:
         pairs: Counter[tuple[str, str]] = Counter()
         for word, parts in pieces.items():
-            for pair in zip(parts, parts[1:], strict=False):
+            for pair in itertools.pairwise(parts):
                 pairs[pair] += words[word]
         if not pairs:
             break
@@ -57,7 +58,7 @@ def _merges(size: int, pre: Any) -> list[tuple[str, str]]:
 
 @functools.cache
 def tokenizer_json(size: int = 300, ignore_merges: bool = False, added: bool = False, bos: bool = False) -> bytes:
-    """A tokenizer.json of `size` ordinary tokens; then two special tokens, and with `added` `<think>`, which is none."""
+    """A tokenizer.json of `size` ordinary tokens, then two special ones, and with `added` `<think>`, which is not."""
     parts = [
         {"type": "Split", "pattern": {"Regex": PATTERN}, "behavior": "Isolated", "invert": False},
         {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
@@ -86,8 +87,11 @@ def tokenizer_json(size: int = 300, ignore_merges: bool = False, added: bool = F
     ]
     post = {
         "type": "TemplateProcessing",
-        "single": [{"SpecialToken": {"id": "<|start|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
-        + [{"SpecialToken": {"id": "<|end|>", "type_id": 0}}],
+        "single": [
+            {"SpecialToken": {"id": "<|start|>", "type_id": 0}},
+            {"Sequence": {"id": "A", "type_id": 0}},
+            {"SpecialToken": {"id": "<|end|>", "type_id": 0}},
+        ],
         "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
         "special_tokens": {c: {"id": c, "ids": [len(vocab) + k], "tokens": [c]} for k, c in enumerate(SPECIAL)},
     }

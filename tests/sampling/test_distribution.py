@@ -66,7 +66,7 @@ def test_gate_a_draws_from_the_covers_follow_their_weights(prompt: bytes, temper
     start = start_of(tok)
     weights = brute.weights(tok, lm, start, brute.covers(tok, prompt, strict=False), temperature)
     total = np.logaddexp.reduce(list(weights.values()))
-    count, seen = int(2048 * scale), {}
+    count, seen = int(1024 * scale), {}
     for seed in range(0, count, 128):
         outs = sampling.generate(lm, tok, [prompt] * 128, max_tokens=1, temperature=temperature, seed=seed)
         for out in outs:
@@ -93,10 +93,10 @@ def test_gate_b_with_invalid_tokens_masked_before_each_softmax() -> None:
         walk = ByteWalk(lm, tok, prompt)
         covers = walk.rules.covers(walk.ids, walk.text, strict=True)
         rows, ways = walk._nodes(covers)
-        mass = np.exp(np.array(ways)[covers.strict[0]] + np.stack(rows)[covers.strict[:2]]).sum()
+        mass = np.exp(ways[covers.strict[0]] + np.stack(rows)[covers.strict[:2]]).sum()
         at = covers.nodes.index(covers.end)
         mass += np.exp(ways[at] + rows[at][sorted(vocabulary_of(tok).special)]).sum()
-        inside = np.exp(np.array(ways)[covers.leaves[0]] + np.stack(rows)[covers.leaves]).sum()
+        inside = np.exp(ways[covers.leaves[0]] + np.stack(rows)[covers.leaves]).sum()
         assert mass == pytest.approx(inside, rel=1e-5)
         step = sampling.score(lm, tok, prompt, bytes([byte]))
         assert step == pytest.approx(np.log(sampling.next_byte_distribution(lm, tok, prompt)[byte]), abs=1e-5)
@@ -114,24 +114,24 @@ def test_the_sum_over_covers_is_the_probability_of_the_prompt() -> None:
 def test_a_special_token_is_the_end_and_never_its_first_byte() -> None:
     tok = small.tokenizer(bos=True)
     end = tok.reference.token_to_id("<|end|>")
-    lm = HashModel(tok, favour=end)
+    lm = HashModel(tok, favour=(b"it's a", end))
     shares = sampling.next_byte_distribution(lm, tok, "it's a")
-    assert shares[256] > 0.99
+    assert shares[256] > 0.5
     assert shares[ord("<")] < 0.01
     assert shares.sum() == pytest.approx(1.0)
 
 
-def test_bytes_are_sampled_without_a_call_where_nothing_is_new() -> None:
+def test_nothing_is_forwarded_twice_and_nothing_new_is_no_call() -> None:
     tok = small.tokenizer(bos=True)
-    lm = small.model(tok.vocab_size)
-    walk = ByteWalk(lm, tok, "h")
-    calls = []
-    for byte in b"ttps://example.org: https://":
-        walk.next()
+    walk = ByteWalk(small.model(tok.vocab_size), tok, "h")
+    text = b"ttps://example.org: https://"
+    for byte in text:
+        shares = walk.next()
+        calls = walk.tree.calls
+        assert np.array_equal(walk.next(), shares)
+        assert walk.tree.calls == calls
         walk.push(byte)
-        calls.append(walk.tree.calls)
-    assert calls[-1] < len(calls)
-    assert walk.tree.forwarded < 3 * len(calls)
+    assert walk.tree.forwarded <= 2 * len(text)
 
 
 def test_sampled_bytes_follow_the_chain_of_next_bytes() -> None:
@@ -151,7 +151,7 @@ def test_without_bos_the_context_has_to_be_given_and_id_0_is_one() -> None:
     lm = small.model(tok.vocab_size)
     for call in (sampling.next_byte_distribution, sampling.prompt_logprob, sampling.generate):
         with pytest.raises(InputError, match="context_start"):
-            call(lm, tok, "it")
+            call(lm, tok, "h")
     out = sampling.generate(lm, tok, "it", context_start=0, max_tokens=2)
     assert out.boundary.kept[0] == 0
     assert np.isfinite(sampling.prompt_logprob(lm, tok, "it", context_start=0))

@@ -9,7 +9,8 @@ import numpy as np
 from toktier_jax.errors import InputError
 from toktier_jax.sampling.bytetree import PathTree
 from toktier_jax.sampling.covers import Covers, cover_rules
-from toktier_jax.sampling.prompt import Context, read_prompts
+from toktier_jax.sampling.prompt import NO_CONTEXT, Context, read_prompts
+from toktier_jax.sampling.tree import plant
 from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, check_logits, padded, vocabulary_of
 
 END = 256
@@ -96,7 +97,7 @@ class ByteWalk:
         covers = self.rules.covers(self.ids, self.text, strict=True)
         logprobs, ways = self._nodes(covers)
         nodes, tokens, firsts = covers.strict
-        scores = np.array([ways[n] for n in range(len(covers.nodes))])[nodes] + _picked(logprobs, nodes, tokens)
+        scores = ways[nodes] + _picked(logprobs, nodes, tokens)
         ends = np.zeros(0)
         if covers.end is not None:
             at = covers.nodes.index(covers.end)
@@ -117,11 +118,9 @@ class ByteWalk:
 
     def logprob(self) -> float:
         """log of the covers' mass after the first id (BOS or `context_start`)."""
-        if not self.ids:
-            raise InputError("the text has no context to begin with: pass context_start")
         covers = self.rules.covers(self.ids, self.text)
-        first = self._first()
-        trunk = covers.trunk
+        tree, first = plant(covers.trunk, covers.nodes), self._first()
+        trunk = tree.trunk
         paths = [trunk[:end] for end in range(first, len(trunk))]
         total = 0.0
         for begin in range(0, len(paths), 64):  # float64 rows of the whole vocabulary: not all of them at once
@@ -131,35 +130,26 @@ class ByteWalk:
             return total
         logprobs, ways = self._nodes(covers)
         nodes, tokens = covers.leaves
-        scores = np.array(ways)[nodes] + _picked(logprobs, nodes, tokens)
-        return total + float(_logsumexp(scores))
+        return total + float(_logsumexp(ways[nodes] + _picked(logprobs, nodes, tokens)))
 
     def _first(self) -> int:
         """How many ids are given and not scored: BOS, `context_start`."""
         if not self.given:
-            raise InputError("the text has no context to begin with: pass context_start")
+            raise InputError(NO_CONTEXT)
         return self.given
 
-    def _nodes(self, covers: Covers) -> tuple[list[np.ndarray], list[float]]:
-        """Log-probs after each node of the covers, and of the way to it from the trunk."""
-        if not covers.trunk:
-            raise InputError(
-                "the prompt leaves no context: the tokenizer adds no BOS. Pass context_start=<the id that the model's "
-                "texts begin with>, such as its document separator"
-            )
-        wanted: dict[tuple[int, ...], None] = {}
-        for node in covers.nodes:
-            for end in range(len(node.path) + 1):
-                wanted[(*covers.trunk, *node.path[:end])] = None
-        rows = dict(zip(wanted, self.tree.logprobs(list(wanted)), strict=True))
-        logprobs, ways = [], []
-        for node in covers.nodes:
-            way = 0.0
-            for end, token in enumerate(node.path):
-                way += float(rows[(*covers.trunk, *node.path[:end])][token])
-            logprobs.append(rows[(*covers.trunk, *node.path)])
-            ways.append(way)
-        return logprobs, ways
+    def _nodes(self, covers: Covers) -> tuple[list[np.ndarray], np.ndarray]:
+        """Log-probs after each node of the covers, and float64 of the way to it from what all nodes share."""
+        tree = plant(covers.trunk, covers.nodes)
+        if not tree.trunk:
+            raise InputError(NO_CONTEXT)
+        flat = [(*tree.trunk, *tree.tokens[tree.path(node)].tolist()) for node in range(len(tree.tokens))]
+        rows = self.tree.logprobs(flat)
+        ways = np.zeros(len(flat))
+        for node in range(1, len(flat)):
+            parent = int(tree.parents[node])
+            ways[node] = ways[parent] + rows[parent][tree.tokens[node]]
+        return [rows[place] for place in tree.places], ways[tree.places]
 
     def _ids(self) -> tuple[int, ...]:
         """Ids of the context with the text as it is now; a character that is not whole yet is no part of them."""

@@ -20,6 +20,12 @@ _SHORT = 1 << 12
 """Bytes up to which a prompt is encoded by the reference: the device path would first be compiled for it."""
 
 
+NO_CONTEXT = (
+    "the prompt leaves no context: the tokenizer adds no BOS. Pass context_start=<the id that the model's texts begin "
+    "with>, such as its document separator"
+)
+
+
 class _Default(str):
     __slots__ = ()
 

@@ -17,15 +17,10 @@ from toktier_jax.sampling.covers import Covers, cover_rules
 from toktier_jax.sampling.healing import Healed, heal, heal_tables
 from toktier_jax.sampling.leaves import Row, draw_leaf, leaf_tables
 from toktier_jax.sampling.prefill import Prefilled, PrefixCache, bucket, prefill
-from toktier_jax.sampling.prompt import EXACT, Context, read_prompts
+from toktier_jax.sampling.prompt import EXACT, NO_CONTEXT, Context, read_prompts
 from toktier_jax.sampling.results import BoundaryReport, Completion, Event, TextStream, TokenLogprob, Usage
 from toktier_jax.sampling.tree import Tree, plant
 from toktier_jax.sampling.vocabulary import Vocabulary, check_logits, padded, vocabulary_of
-
-_NO_CONTEXT = (
-    "the prompt leaves no context: the tokenizer adds no BOS. Pass context_start=<the id that the model's texts begin "
-    "with>, such as its document separator"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +98,7 @@ class Run:
         self.prompts = [self._prompt(context) for context in contexts]
         for prompt in self.prompts:
             if not prompt.tree.trunk:
-                raise InputError(_NO_CONTEXT)
+                raise InputError(NO_CONTEXT)
             size = len(prompt.tree.trunk) + int(prompt.tree.depths.max())
             if size >= self.context_length:
                 raise InputError(f"the prompt has {size} tokens and the model's context {self.context_length}")
