@@ -24,11 +24,11 @@ from toktier_jax.host.normalize import normalize
 from toktier_jax.host.reference import Special
 from toktier_jax.ops.encode import HOST_NEEDED, Encoded, Pieces, cut_pieces, default_lowering, encode_pieces
 from toktier_jax.ops.scan import Lowering
-from toktier_jax.plan import AddedPlan, BPEPlan, Plan, QuickCheckPlan, SplitPlan, Step
+from toktier_jax.plan import AddedPlan, BPEPlan, ModelPlan, Plan, QuickCheckPlan, SplitPlan, Step, WordPiecePlan
 from toktier_jax.program.added import effective_tokens
 from toktier_jax.program.compile import as_text
 from toktier_jax.program.load import Loaded
-from toktier_jax.types import BPETables, EncodeProgram, SplitTables
+from toktier_jax.types import EncodeProgram, ModelTables, SplitTables
 
 CAPACITIES = tuple(1 << bits for bits in range(10, 23, 2))
 """Bytes of a block: 1 Ki, 4 Ki, … 4 Mi."""
@@ -176,7 +176,7 @@ def describe(plan: Plan) -> tuple[str, ...]:
     return tuple(_describe(step) for step in (*plan.steps, plan.model) if step is not None)
 
 
-def _describe(step: Step | BPEPlan) -> str:
+def _describe(step: Step | ModelPlan) -> str:
     match step:
         case AddedPlan():
             return "added tokens"
@@ -186,6 +186,8 @@ def _describe(step: Step | BPEPlan) -> str:
             return f"split by a compiled pattern, {behavior}"
         case BPEPlan(unit):
             return f"byte-pair merges over {unit}s"
+        case WordPiecePlan(parts=parts):
+            return "words cut into their longest tokens" if parts else "words looked up whole"
     return f"rewrite: {type(step).__name__.removesuffix('Plan').lower()}"
 
 
@@ -208,10 +210,10 @@ def _cutter(lowering: Lowering) -> Callable[..., Pieces]:
 
 
 @functools.cache
-def _encoder(lowering: Lowering, plan: BPEPlan) -> Callable[..., Encoded]:
+def _encoder(lowering: Lowering, plan: ModelPlan) -> Callable[..., Encoded]:
     """The jitted encode of a block's pieces; its traces are counted."""
 
-    def encode(tables: BPETables, pieces: Pieces) -> Encoded:
+    def encode(tables: ModelTables, pieces: Pieces) -> Encoded:
         _traces[f"tokens of {pieces.buffer.data.shape[0]} bytes"] += 1
         return encode_pieces(plan, tables, pieces, lowering=lowering)
 

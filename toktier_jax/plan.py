@@ -206,6 +206,23 @@ class BPEPlan:
     cascades: bool
 
 
+@dataclass(frozen=True)
+class WordPiecePlan:
+    """Pieces to ids by a vocabulary of words. Tables: `WordPieceTables`, by program/wordpiece.py.
+
+    unit     what a model's limit of characters counts
+    parts    a word that is no token is cut into such (WordPiece); otherwise it is unknown (WordLevel)
+    long     some tokens have more than SHORT bytes
+    unknown  there is a token for unknown words; otherwise these are the host's work
+    """
+
+    unit: Literal["char", "byte"]
+    parts: bool
+    long: bool
+    unknown: bool
+
+
+ModelPlan = BPEPlan | WordPiecePlan
 Step = AddedPlan | QuickCheckPlan | RewritePlan | SplitPlan
 
 
@@ -214,4 +231,4 @@ class Plan:
     """The steps of a whole encode, in order, and the model at their end; None where only pieces are wanted."""
 
     steps: tuple[Step, ...]
-    model: BPEPlan | None
+    model: ModelPlan | None

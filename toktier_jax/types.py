@@ -170,6 +170,28 @@ class BPETables(NamedTuple):
     unknown: Table
 
 
+class WordPieceTables(NamedTuple):
+    """Tables of a WordPiecePlan (program/wordpiece.py). S and T are powers of two.
+
+    lexicon  the words that are tokens
+    trie     int32 [4, S]  as in AddedTables, of the tokens that begin a word and of those that go on in one
+    tokens   int32 [2, T]  id and bytes of each token of the trie
+    roots    int32 [2]     nodes from which the trie is walked where a word begins, and inside it
+    most     int32 []      a word of more characters is unknown
+    unknown  int32 []      the id of an unknown word, -1 if there is none
+    """
+
+    lexicon: Lexicon
+    trie: Table
+    tokens: Table
+    roots: Table
+    most: Table
+    unknown: Table
+
+
+ModelTables = BPETables | WordPieceTables
+
+
 class RewriteTables(NamedTuple):
     """Tables of a RewritePlan (program/rewrite.py); what its kind does not use is None. K, P are powers of two.
 

@@ -12,14 +12,16 @@ from jaxtyping import Array, Bool, Int32, UInt8
 from toktier_jax.errors import InputError
 from toktier_jax.ops.added import match_added
 from toktier_jax.ops.classify import classify
+from toktier_jax.ops.emit import Tokens
 from toktier_jax.ops.quickcheck import quick_check
 from toktier_jax.ops.rewrite import rewrite
 from toktier_jax.ops.scan import Lowering
 from toktier_jax.ops.split import split
 from toktier_jax.ops.tokenize import tokenize
 from toktier_jax.ops.utf8 import valid_utf8
-from toktier_jax.plan import AddedPlan, BPEPlan, QuickCheckPlan, RewritePlan, SplitPlan
-from toktier_jax.types import TEXT, BPETables, Buffer, EncodeProgram
+from toktier_jax.ops.wordpiece import tokenize_words
+from toktier_jax.plan import AddedPlan, ModelPlan, QuickCheckPlan, RewritePlan, SplitPlan, WordPiecePlan
+from toktier_jax.types import TEXT, BPETables, Buffer, EncodeProgram, ModelTables, WordPieceTables
 
 OK, OVERFLOW, HOST_NEEDED, INVALID = 0, 1, 2, 3
 """`Encoded.status`."""
@@ -184,8 +186,8 @@ def cut_pieces(
 
 
 def encode_pieces(
-    plan: BPEPlan,
-    tables: BPETables,
+    plan: ModelPlan,
+    tables: ModelTables,
     pieces: Pieces,
     *,
     segment_starts: Int32[Array, " S"] | None = None,
@@ -196,7 +198,7 @@ def encode_pieces(
     buffer = pieces.buffer
     size = buffer.data.shape[0]
     capacity = size if capacity is None else capacity
-    tokens = tokenize(plan, tables, buffer, capacity, lowering=lowering)
+    tokens = _tokens(plan, tables, buffer, capacity, lowering)
     starts, ends = tokens.starts, tokens.ends
     if buffer.origin is not None:
         ends = _at(buffer.origin[1], ends - 1)
@@ -221,6 +223,14 @@ def encode_pieces(
         status=status,
         decided=jnp.where(fine, pieces.decided, 0),
     )
+
+
+def _tokens(plan: ModelPlan, tables: ModelTables, buffer: Buffer, capacity: int, lowering: Lowering) -> Tokens:
+    if isinstance(plan, WordPiecePlan):
+        assert isinstance(tables, WordPieceTables)
+        return tokenize_words(plan, tables, buffer, capacity, lowering=lowering)
+    assert isinstance(tables, BPETables)
+    return tokenize(plan, tables, buffer, capacity, lowering=lowering)
 
 
 def _at(values: jax.Array, index: jax.Array) -> jax.Array:

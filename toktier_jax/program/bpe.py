@@ -13,7 +13,7 @@ from ..spec.types import BPE, BytePairRanks
 from ..types import FIRST_CODE, SHORT, BPETables
 from .cuts import cut_tables
 from .merges import Rules, merge_tables, pair_table, rules_of
-from .vocabulary import END, START, Entries, entries, join, lexicon, pick, self_encoding, symbols, whole_pieces
+from .vocabulary import END, START, Entries, entries, join, lexicon, pick, self_encoding, strings, symbols, whole_pieces
 
 _MOST_IDS = 1 << 24
 
@@ -129,13 +129,8 @@ def _usable(
     if not np.any(every.places):
         return every, own
     wholes = whole_pieces(model, byte_level=byte_level, codes=codes)
-    spelled = set(_strings(wholes))
+    known = set(strings(wholes))
     whole = alone.places == START | END
-    again = np.array([w and s in spelled for w, s in zip(whole, _strings(alone), strict=True)], bool)
+    again = np.array([w and s in known for w, s in zip(whole, strings(alone), strict=True)], bool)
     usable = join([wholes, pick(alone, ~again)])
     return usable, np.ones(len(usable.ids), bool)
-
-
-def _strings(of: Entries) -> list[bytes]:
-    data = of.data.tobytes()
-    return [data[begin : begin + size] for begin, size in zip(of.begins, of.sizes, strict=True)]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from toktier_jax.errors import UnsupportedError
-from toktier_jax.plan import BPEPlan, Plan, Step
+from toktier_jax.plan import ModelPlan, Plan, Step
 from toktier_jax.program.added import AddedStage, added_stage, added_tables, effective_tokens, special_as_text
 from toktier_jax.program.bpe import compile_bpe
 from toktier_jax.program.classes import Partition, partition
@@ -22,6 +22,7 @@ from toktier_jax.program.rewrite import (
     rewrite_tables,
 )
 from toktier_jax.program.split import SplitStage, Unit, split_stages, split_tables
+from toktier_jax.program.wordpiece import compile_words
 from toktier_jax.spec import types as spec
 from toktier_jax.types import AddedTables, EncodeProgram, ProgramTables
 
@@ -104,7 +105,9 @@ def _code_classes(parts: Partition, codes: tuple[str, ...]) -> np.ndarray:
     return classes
 
 
-def _model(of: spec.TokenizerSpec, codes: tuple[str, ...]) -> tuple[BPEPlan, Any]:
+def _model(of: spec.TokenizerSpec, codes: tuple[str, ...]) -> tuple[ModelPlan, Any]:
     if isinstance(of.model, spec.BPE | spec.BytePairRanks):
         return compile_bpe(of.model, byte_level=of.byte_level, codes=codes)
+    if isinstance(of.model, spec.WordPiece | spec.WordLevel):
+        return compile_words(of.model, byte_level=of.byte_level, codes=codes)
     raise UnsupportedError(f"model {type(of.model).__name__}")

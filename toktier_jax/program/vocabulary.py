@@ -71,6 +71,17 @@ def pick(of: Entries, mask: np.ndarray) -> Entries:
     return Entries(of.ids[mask], of.places[mask], of.data[np.repeat(mask, of.sizes)], of.sizes[mask])
 
 
+def spelled(vocab: Mapping[str, int], *, byte_level: bool, codes: Sequence[str]) -> Entries:
+    """Every token that a text can spell, for any place."""
+    return _entries(_spell(vocab, byte_level, codes), 0)
+
+
+def strings(of: Entries) -> list[bytes]:
+    """The strings of entries."""
+    data = of.data.tobytes()
+    return [data[begin : begin + size] for begin, size in zip(of.begins, of.sizes, strict=True)]
+
+
 def whole_pieces(model: BPE, *, byte_level: bool, codes: Sequence[str]) -> Entries:
     """What `ignore_merges` takes for a token: a piece that is spelled like one, whatever its prefix and suffix."""
     positional = bool(model.continuing_subword_prefix or model.end_of_word_suffix)
