@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import jax
 import pytest
 
 from tests import artifacts, corpus
@@ -79,18 +80,14 @@ class Subject:
         yield from rng.sample(every, min(round(60 * scale), len(every)))
 
 
-_PARAMS = [
-    name if name in artifacts.CHOSEN else pytest.param(name, marks=pytest.mark.slow)
-    for name in artifacts.NAMES
-    if name not in artifacts.ON_REFERENCE
-]
-"""The chosen six in the default run, the rest in `make test-all`: compiling for each takes most of a minute."""
+_PARAMS = [name for name in artifacts.NAMES if name not in artifacts.ON_REFERENCE]
 
 
 @pytest.fixture(scope="session", params=_PARAMS)
-def subject(request: pytest.FixtureRequest, artifact: Callable[[str], Artifact]) -> Subject:
+def subject(request: pytest.FixtureRequest, artifact: Callable[[str], Artifact]) -> Iterator[Subject]:
     """Each tokenizer in turn: as a fixture of the session, so that pytest runs all tests of one tokenizer together."""
-    return Subject(artifact(request.param))
+    yield Subject(artifact(request.param))
+    jax.clear_caches()  # else the executables of all of them take gigabytes
 
 
 @dataclass

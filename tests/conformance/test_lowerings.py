@@ -49,14 +49,13 @@ def small_texts(contents: list[str]) -> list[str]:
     return [*stress, corpus.mixed(5000, 3), corpus.chat(contents, 5000, 4), "", "a"]
 
 
-@pytest.mark.slow  # compiling the other lowering for a CPU takes a minute each
 @pytest.mark.parametrize("name", artifacts.CHOSEN)
 def test_chosen(name: str, artifact: Callable[[str], Artifact], device: None) -> None:
     tokenizer = artifact(name).tokenizer
     both(tokenizer.program, small_texts([token.content for token in tokenizer.spec.added_tokens][:9]))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # texts of many lengths
 @pytest.mark.parametrize("name", artifacts.CHOSEN)
 def test_arrays_cut_the_same_pieces(name: str, artifact: Callable[[str], Artifact], device: None, scale: float) -> None:
     """Against the reference, as tests/conformance/test_pieces.py does for the other lowering."""

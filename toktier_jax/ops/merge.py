@@ -5,7 +5,8 @@ merged across ends a piece, and a token between two such borders is done. The fi
 have been followed as far as they go.
 
 A round is a pass over all tokens in windows, each of which begins with the last few tokens of the one before: these
-are left as they were, so that each pair is seen with what is beside it.
+are left as they were, so that each pair is seen with what is beside it. Where a pass merges nothing, a run is longer
+than a window: passes then are preceded by one from the right, which tells each window what limits come from there.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class _Pass(NamedTuple):
     earlier          what the window before this one knows of its left edge
     merged, waiting  whether this pass merged anything, saw a pair that has a rule
     far              limits are followed as far as there is text: a pass before merged nothing
-    stuck            so did this one, with pairs left
+    back             this pass goes from the right and only fills `edges`
+    edges            of each window its last token's limit to the right, UNSEEN where that is not known
+    stuck            a pass that is far merged nothing either, with pairs left
     """
 
     flat: Flat
@@ -61,6 +64,8 @@ class _Pass(NamedTuple):
     merged: jax.Array
     waiting: jax.Array
     far: jax.Array
+    back: jax.Array
+    edges: Int32[Array, " K"]
     stuck: jax.Array
     going: jax.Array
 
@@ -74,7 +79,8 @@ def merge(
     the window after one that was idle.
     """
     zero, no = jnp.int32(0), jnp.bool_(False)
-    state = _Pass(flat, tokens, zero, zero, jnp.bool_(True), _nothing(), no, no, no, no, flat.count > 0)
+    edges = jnp.full(flat.rows.shape[0] // (window - OVERLAP) + 1, UNSEEN, jnp.int32)
+    state = _Pass(flat, tokens, zero, zero, jnp.bool_(True), _nothing(), no, no, no, no, edges, no, flat.count > 0)
     state = lax.while_loop(lambda s: s.going, lambda s: _window(plan, merges, s, window, steps, run), state)
 
     def rest(start: jax.Array, tokens: jax.Array) -> jax.Array:
@@ -131,16 +137,16 @@ class _Levels(NamedTuple):
     known: Bool[Array, " W"]
 
 
-def _levels(plan: BPEPlan, view: _View, rule: Rule, edge: Int32[Array, ""]) -> _Levels:
-    """`edge`: the first token's limit to the left."""
+def _levels(plan: BPEPlan, view: _View, rule: Rule, edge: Int32[Array, ""], end: Int32[Array, ""]) -> _Levels:
+    """`edge`: the first token's limit to the left; `end`: the last one's to the right, where more tokens follow."""
     known = view.joint & (rule.rank < NEVER)
     level = jnp.where(known, rule.rank, NEVER)
     if plan.cascades:
         level = jnp.where(known, jnp.maximum(level, jnp.maximum(view.made, after(view.made, 0))), NEVER)
     first = jnp.arange(level.shape[0], dtype=jnp.int32) == 0
     left = jnp.where(view.head, NEVER, jnp.where(first, edge, rule.least_left))
-    right = jnp.where(view.unseen, UNSEEN, jnp.where(view.joint, rule.least_right, NEVER))
-    return _Levels(jnp.where(view.unseen, UNSEEN, level), left, right, known)
+    right = jnp.where(view.unseen, end, jnp.where(view.joint, rule.least_right, NEVER))
+    return _Levels(jnp.where(view.unseen, end, level), left, right, known)
 
 
 class _Left(NamedTuple):
@@ -201,9 +207,10 @@ def _settle(
 
 def _window(plan: BPEPlan, merges: MergeTables, s: _Pass, size: int, steps: int, run: Stage) -> _Pass:
     """One window of a pass; the last one also begins the next pass, or ends the work."""
+    stride, number = size - OVERLAP, lax.div(s.read, size - OVERLAP)
     view = run(lambda *a: _view(*a, size=size), s.flat, s.read)
     rule = find_rules(merges, view.id, s.fresh if merges.of_bytes.shape[0] > 1 else None, run)
-    levels = run(lambda *a: _levels(plan, *a), view, rule, s.earlier.left)
+    levels = run(lambda *a: _levels(plan, *a), view, rule, s.earlier.left, s.edges[number])
     reach = jnp.where(s.far, size.bit_length(), steps)
     edge = levels.least_left[0]
     sides = (
@@ -211,25 +218,48 @@ def _window(plan: BPEPlan, merges: MergeTables, s: _Pass, size: int, steps: int,
         limit(levels.pair, levels.least_right, jnp.int32(NEVER), reach, leftwards=False),
     )
     left = run(lambda *a: _settle(plan, *a), view, rule, levels, sides, s.earlier, jnp.int32(s.tokens.shape[0]))
-    tokens = s.tokens.at[left.done].set(left.id, mode="drop")
-    merged, waiting = s.merged | left.merged, s.waiting | some(levels.known)
+    forward = _forward(s, left, some(levels.known), size)
+    # where the pass goes from the right, all of that was in vain, but for the limit at this window's first tokens
+    edges = s.edges.at[jnp.where(s.back, number - 1, s.edges.shape[0])].set(sides[1][OVERLAP - 1], mode="drop")
+    forward = forward._replace(edges=edges)
+    back = s._replace(
+        flat=forward.flat._replace(count=s.flat.count),
+        tokens=forward.tokens,
+        edges=edges,
+        read=s.read - stride,
+        back=s.read > stride,
+    )
+    return jax.tree.map(lambda one, other: one if one is other else jnp.where(s.back, one, other), back, forward)
+
+
+def _forward(s: _Pass, left: _Left, waits: Bool[Array, ""], size: int) -> _Pass:
+    """What a window leaves is written, and the next one's state made. A pass from the right writes to no place."""
+    capacity = s.flat.rows.shape[0] - size
+    tokens = s.tokens.at[jnp.where(s.back, s.tokens.shape[0], left.done)].set(left.id, mode="drop")
+    merged, waiting = s.merged | left.merged, s.waiting | waits
     more = s.read + size < s.flat.count
-    rows = write(s.flat.rows, left.close[OVERLAP:], s.kept)
+    rows = write(s.flat.rows, left.close[OVERLAP:], jnp.where(s.back, capacity, s.kept))
     # the next window begins with the last tokens: they move before it
     seam = s.read + size - OVERLAP
-    rows = write(rows, jnp.where(more, part(left.close, left.count, OVERLAP), part(rows, seam, OVERLAP)), seam)
+    moves = more & ~s.back
+    rows = write(rows, jnp.where(moves, part(left.close, left.count, OVERLAP), part(rows, seam, OVERLAP)), seam)
     kept = s.kept + left.count - jnp.where(more, OVERLAP, 0)
     idle = ~merged & waiting
+    count, far = jnp.where(more, s.flat.count, kept), s.far | (idle & ~more)
+    last = lax.div(jnp.maximum(count - OVERLAP - 1, 0), size - OVERLAP) * (size - OVERLAP)
+    back = far & ~more & (last > 0)
     return _Pass(
-        flat=Flat(rows, jnp.where(more, s.flat.count, kept)),
+        flat=Flat(rows, count),
         tokens=tokens,
-        read=jnp.where(more, s.read + size - OVERLAP, 0),
+        read=jnp.where(more, s.read + size - OVERLAP, jnp.where(back, last, 0)),
         kept=jnp.where(more, kept, 0),
         fresh=s.fresh & more,
         earlier=jax.tree.map(lambda here, new: jnp.where(more, here, new), left.edge, _nothing()),
         merged=merged & more,
         waiting=waiting & more,
-        far=s.far | (idle & ~more),
+        far=far,
+        back=back,
+        edges=s.edges,
         stuck=idle & s.far & ~more,
         going=more | (waiting & ~(idle & s.far)),
     )
