@@ -89,7 +89,7 @@ class PathTree:
     def _forward(self, fresh: list[PathNode], wanted: set[int]) -> None:
         for begin in range(0, len(fresh), CHUNK):
             part = fresh[begin : begin + CHUNK]
-            size = bucket(len(part), 1)
+            size = bucket(len(part))
             tokens = np.zeros((1, size), np.int32)
             positions = np.full((1, size), -1, np.int32)
             mask = np.zeros((1, size, self.capacity), bool)
@@ -103,7 +103,7 @@ class PathTree:
                     mask[0, at, [above.slot for above in parent.way()]] = True
                 mask[0, at, node.slot] = True
             asked = [at for at, node in enumerate(part) if id(node) in wanted]
-            select = np.zeros((1, bucket(len(asked), 1)), np.int32)
+            select = np.zeros((1, bucket(len(asked))), np.int32)
             select[0, : len(asked)] = asked
             logits, self.cache = _apply(self.lm)(self.params, self.cache, tokens, positions, mask, select)
             self.used += len(part)
