@@ -1,0 +1,124 @@
+"""One split step of a small window: the walks run in XLA (ops/one_lane.py), everything round them is numpy."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from toktier_jax.ops.one_lane import walk_one_lane
+from toktier_jax.plan import SplitPlan
+from toktier_jax.types import CONT, SplitTables
+
+CAPACITIES = (512, 2048, 8192, 32768, 131072)
+"""Bytes of the buffers that are walked; longer ones double."""
+
+_GAP_START, _MATCH_START = 2, 3  # states of program/automaton.py
+_COLLAPSED, _ANYTHING = 0, 1
+
+
+class Cut(NamedTuple):
+    """A window of n bytes on its way through the splits.
+
+    starts   bool [n]  a segment starts here
+    frozen   bool [n] or None  in a segment that stays whole: an added token
+    removed  bool [n] or None  an earlier split removed the byte
+    """
+
+    starts: np.ndarray
+    frozen: np.ndarray | None
+    removed: np.ndarray | None
+
+
+class Splitter:
+    """One SplitPlan. Calling it cuts a window's open segments."""
+
+    def __init__(self, plan: SplitPlan, tables: SplitTables, plain: np.ndarray) -> None:
+        """`plain` uint8 [256]: the symbols of bytes in a text of ASCII alone."""
+        walk = tables.walk
+        self._plan = plan
+        self._right, self._left = np.asarray(walk.right), np.asarray(walk.left)
+        self._begins = int(walk.begins)
+        self._tail: list[list[int]] = np.asarray(walk.tail).tolist()
+        codes = np.asarray(walk.codes)
+        self._same = int(codes[CONT])
+        self._half = self._right.shape[1] // 2
+        self._past = np.int32(self._right[0, self._same])
+        self._by_symbol = codes.tobytes()
+        of_byte = np.asarray(tables.symbols) if plan.unit == "byte" else plain
+        self._by_byte = codes[of_byte].tobytes()
+        self._lock = threading.Lock()
+        self._placed: tuple[Any, Any] | None = None
+
+    def __call__(self, data: bytes, symbols: np.ndarray | None, cut: Cut, limit: int) -> tuple[Cut, int]:
+        """The window after this split, and its last start that is decided, if starts before were up to `limit`.
+
+        `symbols` uint8 [n]: the class of the character at each byte, or CONT; None where the text is ASCII.
+        """
+        size = len(data)
+        bytewise = symbols is None or self._plan.unit == "byte"
+        source = data.translate(self._by_byte) if bytewise else symbols.tobytes().translate(self._by_symbol)
+        capacity = next((each for each in CAPACITIES if each >= size), 1 << (size - 1).bit_length())
+        codes = np.zeros(capacity, np.uint8)
+        codes[:size] = np.frombuffer(source, np.uint8)
+        whole = cut.frozen if cut.removed is None else cut.removed if cut.frozen is None else cut.frozen | cut.removed
+        if whole is not None:
+            codes[:size][whole] = self._same
+        known = self._known(codes, cut.starts, limit, size)
+        codes[:size][cut.starts] += np.uint8(self._half)
+        right, left = self._on_device()
+        states = np.asarray(_walk()(right, left, codes, self._past, np.int32(size)))[:size]
+        starts = (states >= _GAP_START) & (states < self._begins)
+        removed = cut.removed
+        if self._plan.behavior != "Isolated":
+            match = states >= _MATCH_START
+            if whole is not None:
+                match &= ~whole
+            starts, dropped = _apply_rule(self._plan, cut.starts, starts, match)
+            if dropped is not None:
+                dropped = dropped if whole is None else dropped & ~whole
+                removed = dropped if removed is None else removed | dropped
+        decided = int(known - np.argmax(starts[known::-1])) if known < size else int(size - 1 - np.argmax(starts[::-1]))
+        return Cut(starts, cut.frozen, removed), decided
+
+    def _known(self, codes: np.ndarray, starts: np.ndarray, limit: int, size: int) -> int:
+        """From `limit` to the left, to where the right state is the same whatever follows (2-pass finality)."""
+        state = _COLLAPSED if limit < size and starts[limit] else _ANYTHING
+        at = limit
+        while state != _COLLAPSED and at > 0:
+            at -= 1
+            state = _COLLAPSED if starts[at] else self._tail[state][codes[at]]
+        return at
+
+    def _on_device(self) -> tuple[Any, Any]:
+        """The walks' tables on a CPU, whatever the default device is: a window is not worth a launch."""
+        if self._placed is None:
+            with self._lock:
+                if self._placed is None:
+                    self._placed = jax.device_put((self._right, self._left), jax.local_devices(backend="cpu")[0])
+        return self._placed
+
+
+@functools.cache
+def _walk() -> Callable[..., Any]:
+    return jax.jit(walk_one_lane)
+
+
+def _apply_rule(
+    plan: SplitPlan, segments: np.ndarray, starts: np.ndarray, match: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """As ops/split_rule.py: piece starts after the rule, and which bytes it removes (None: it never does)."""
+    match = match ^ plan.invert
+    if plan.behavior == "Removed":
+        return starts, match
+    before = np.concatenate([[False], match[:-1]])
+    joins = {
+        "MergedWithPrevious": match & ~before,
+        "MergedWithNext": ~match & before,
+        "Contiguous": match == before,
+    }[plan.behavior]
+    return starts & (segments | ~joins), None

@@ -1,0 +1,218 @@
+"""Pieces to ids on the host, one at a time, from a program's own tables: for windows of a few hundred pieces.
+
+A piece is looked up whole, in what was encoded before and in the vocabulary; what is no token is merged by the rules,
+lowest rank first. Knows no text and no pieces beside the one it is given.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+
+import numpy as np
+
+from toktier_jax.plan import BPEPlan
+from toktier_jax.types import CASCADES, FIRST_CODE, SELF, BPETables, Lexicon
+
+KEPT = 1 << 17
+"""Pieces that are remembered; then the memory begins anew."""
+
+Tokens = tuple[tuple[int, ...], tuple[int, ...]]
+"""Ids of a string, and the byte after each within it."""
+
+
+class WordMerger:
+    """BPE of single pieces. Thread-safe. `find(piece)` is the whole interface; what it returns must not be changed."""
+
+    def __init__(self, plan: BPEPlan, tables: BPETables) -> None:
+        self._plan = plan
+        self._tables = tables
+        self._lock = threading.Lock()
+        self._ready = False
+        self.known: dict[bytes, int] = {}
+        """Pieces that are one token."""
+        self.parts: dict[bytes, Tokens] = {}
+        """Pieces encoded before that are not."""
+
+    def load(self) -> None:
+        """Makes the dictionaries, once: a tenth of a second."""
+        if self._ready:
+            return
+        with self._lock:
+            if self._ready:
+                return
+            merges = self._tables.merges
+            rows = np.asarray(merges.rows)
+            rows = rows[rows[:, 0] >= 0].astype(np.int64)
+            made = rows[:, 3] & ~CASCADES
+            keys = (rows[:, 0] << 32 | rows[:, 1]).tolist()
+            self._rules = dict(zip(keys, (rows[:, 2] << 32 | made).tolist(), strict=True))
+            self._strings = _strings(self._tables.lexicon)
+            self._base = np.asarray(self._tables.base).tolist()
+            self._unknown = np.asarray(self._tables.unknown).tolist()
+            pairs = np.asarray(self._tables.cuts.pairs)
+            self._crossed = np.unpackbits(pairs.view(np.uint8), bitorder="little").astype(bool)
+            whole = 3 if self._plan.places else 0
+            self.known = {
+                string: index & ~int(SELF)
+                for (string, place), index in self._strings.items()
+                if place == whole and (index & int(SELF) or self._plan.wholes)
+            }
+            self._ready = True
+
+    def find(self, piece: bytes) -> Tokens | None:
+        """The tokens of a whole piece; None where it holds a symbol that only the reference can encode."""
+        found = self.parts.get(piece)
+        if found is not None:
+            return found
+        if piece in self.known:
+            return (self.known[piece],), (len(piece),)
+        found = self._encode(piece)
+        if found is not None and len(piece) <= 256:
+            if len(self.parts) >= KEPT:
+                self.parts = {}
+            self.parts[piece] = found
+        return found
+
+    def _encode(self, piece: bytes) -> Tokens | None:
+        """Merges between cuts, where no token can lie across."""
+        bounds = [0, *self._cuts(piece), len(piece)]
+        ids: list[int] = []
+        ends: list[int] = []
+        for start, stop in zip(bounds, bounds[1:], strict=False):
+            place = (start == 0) + 2 * (stop == len(piece)) if self._plan.places else 0
+            part = piece[start:stop]
+            index = self._strings.get((part, place))
+            if index is not None and index & int(SELF):
+                ids.append(index & ~int(SELF))
+                ends.append(stop)
+                continue
+            symbols = self._symbols(part, place)
+            if symbols is None:
+                return None
+            merged = self._merge(*symbols) if len(symbols[0]) < 64 else self._merge_long(*symbols)
+            ids += merged[0]
+            ends += [start + end for end in merged[1]]
+        return tuple(ids), tuple(ends)
+
+    def _cuts(self, piece: bytes) -> list[int]:
+        if len(piece) < 16:
+            return []
+        data = np.frombuffer(piece, np.uint8).astype(np.int64)
+        before, after = data[:-1], data[1:]
+        lead = (after & 0xC0 != 0x80) & (after & 0xF0 != 0xE0)  # six bytes decide between characters of three
+        return (np.flatnonzero(lead & ~self._crossed[before | after << 8]) + 1).tolist()
+
+    def _symbols(self, part: bytes, place: int) -> tuple[list[int], list[int]] | None:
+        """Ids of the symbols before merging, and the byte after each; None where the host cannot say."""
+        ids: list[int] = []
+        ends: list[int] = []
+        fused = False
+        at = 0
+        unknown = self._plan.unknown
+        while at < len(part):
+            width = 1 if self._plan.unit == "byte" else _width(part[at])
+            stop = at + width
+            where = (place & 1 if at == 0 else 0) | (place & 2 if stop == len(part) else 0)
+            if self._plan.unit == "byte":
+                index = self._base[where][part[at]]
+            else:
+                index = self._strings.get((part[at:stop], where), -1)
+                index = index & ~int(SELF) if index >= 0 else -1
+            if index >= 0:
+                ids.append(index)
+                ends.append(stop)
+                fused = False
+            elif unknown == "bytes":
+                ids += [self._unknown[byte] for byte in part[at:stop]]
+                ends += range(at + 1, stop + 1)
+            elif unknown in ("token", "fuse"):
+                if unknown == "fuse" and fused:
+                    ends[-1] = stop
+                else:
+                    ids.append(self._unknown[256])
+                    ends.append(stop)
+                fused = True
+            else:
+                return None
+            at = stop
+        return ids, ends
+
+    def _merge(self, ids: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
+        """The definition: the lowest rank first, of equal ones the leftmost."""
+        rules = self._rules.get
+        none = 1 << 62
+        ranks = [rules(left << 32 | right, none) for left, right in zip(ids, ids[1:], strict=False)]
+        while ranks:
+            best = min(ranks)
+            if best == none:
+                break
+            at = ranks.index(best)
+            ids[at] = new = best & 0xFFFFFFFF
+            ends[at] = ends[at + 1]
+            del ids[at + 1], ends[at + 1], ranks[at]
+            if at:
+                ranks[at - 1] = rules(ids[at - 1] << 32 | new, none)
+            if at < len(ranks):
+                ranks[at] = rules(new << 32 | ids[at + 1], none)
+        return ids, ends
+
+    def _merge_long(self, ids: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
+        """The same by a heap and a linked list: n log n."""
+        rules = self._rules.get
+        count = len(ids)
+        after, before = list(range(1, count + 1)), list(range(-1, count - 1))
+        alive = [True] * count
+        heap: list[tuple[int, int, int, int, int]] = []
+
+        def offer(at: int) -> None:
+            follower = after[at]
+            if follower < count:
+                rule = rules(ids[at] << 32 | ids[follower])
+                if rule is not None:
+                    heap.append((rule >> 32, at, rule & 0xFFFFFFFF, ids[at], ids[follower]))
+
+        for at in range(count):
+            offer(at)
+        heapq.heapify(heap)
+        while heap:
+            _, at, new, left, right = heapq.heappop(heap)
+            if not alive[at] or ids[at] != left:
+                continue
+            follower = after[at]
+            if follower >= count or ids[follower] != right:
+                continue
+            ids[at], ends[at] = new, ends[follower]
+            alive[follower] = False
+            after[at] = after[follower]
+            if after[at] < count:
+                before[after[at]] = at
+            for place in (before[at], at):
+                if place >= 0:
+                    size = len(heap)
+                    offer(place)
+                    if len(heap) > size:
+                        heapq.heappush(heap, heap.pop())
+        kept = [at for at in range(count) if alive[at]]
+        return [ids[at] for at in kept], [ends[at] for at in kept]
+
+
+def _strings(lexicon: Lexicon) -> dict[tuple[bytes, int], int]:
+    """Every string of a lexicon, with its place: its id, with SELF where it has the flag."""
+    found: dict[tuple[bytes, int], int] = {}
+    for table, width in ((np.asarray(lexicon.rows), 4), (np.asarray(lexicon.strings), None)):
+        words = table.shape[1] - 2 if width is None else width
+        marks, ids = table[:, words], table[:, words + 1]
+        used = np.flatnonzero(marks >> 2)
+        data = np.ascontiguousarray(table[used, :words]).astype("<u4").tobytes()
+        sizes, places = (marks[used] >> 2).tolist(), (marks[used] & 3).tolist()
+        step = 4 * words
+        for row, (size, place, index) in enumerate(zip(sizes, places, ids[used].tolist(), strict=True)):
+            found[data[row * step : row * step + size], place] = index
+    return found
+
+
+def _width(lead: int) -> int:
+    if lead < 0xC0 or lead >= FIRST_CODE:
+        return 1
+    return 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4

@@ -1,0 +1,140 @@
+"""Tokens of a long text in blocks that are never changed: a copy shares them all, a change replaces a few.
+
+13 bytes a token: id, first and last byte relative to the block, and a flag byte.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+import numpy as np
+
+BLOCK = 1024
+"""Tokens of a block; a block that changes may grow to twice as many before it is divided."""
+
+ANCHOR, INNER = 1, 2
+"""Flags of a token: an anchor is where it begins; a window may begin there inside a piece."""
+
+
+class Tokens(NamedTuple):
+    """n tokens: ids int32, starts and ends int64 (bytes of the text) or int32 (bytes of a block), flags uint8."""
+
+    ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    flags: np.ndarray
+
+    def part(self, start: int, stop: int) -> Tokens:
+        return Tokens(*(each[start:stop] for each in self))
+
+
+class TokenBlocks:
+    """blocks  positions relative to `bases`; firsts: the index of each block's first token; bases: bytes of the text."""
+
+    __slots__ = ("bases", "blocks", "count", "firsts")
+
+    def __init__(self) -> None:
+        self.blocks: list[Tokens] = []
+        self.firsts: list[int] = []
+        self.bases: list[int] = []
+        self.count = 0
+
+    def copy(self) -> TokenBlocks:
+        new = TokenBlocks.__new__(TokenBlocks)
+        new.blocks, new.firsts, new.bases = self.blocks.copy(), self.firsts.copy(), self.bases.copy()
+        new.count = self.count
+        return new
+
+    def get(self, start: int, stop: int) -> Tokens:
+        """Tokens [start, stop) with positions in the text. Costs in proportion to them and a block."""
+        parts: list[Tokens] = []
+        if start < stop:
+            number = bisect_right(self.firsts, start) - 1
+            at = start
+            while at < stop:
+                first, base, block = self.firsts[number], np.int64(self.bases[number]), self.blocks[number]
+                part = block.part(at - first, stop - first)
+                parts.append(Tokens(part.ids, part.starts + base, part.ends + base, part.flags))
+                at = first + len(block.ids)
+                number += 1
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            none = np.zeros(0, np.int64)
+            return Tokens(none.astype(np.int32), none, none, none.astype(np.uint8))
+        return Tokens(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def ids(self, leading: tuple[int, ...] = ()) -> np.ndarray:
+        """All ids after `leading`: a new int32 array."""
+        return np.concatenate([np.array(leading, np.int32), *(block.ids for block in self.blocks)])
+
+    def at_byte(self, byte: int) -> int:
+        """The first token that begins at or after `byte`."""
+        number = bisect_left(self.bases, byte)
+        if number:
+            block = self.blocks[number - 1]
+            within = int(np.searchsorted(block.starts, byte - self.bases[number - 1], side="left"))
+            if within < len(block.ids):
+                return self.firsts[number - 1] + within
+        return self.firsts[number] if number < len(self.blocks) else self.count
+
+    def flagged_before(self, byte: int, flag: int) -> int:
+        """The last token with `flag` that begins at or before `byte`; -1 if there is none."""
+        number = bisect_right(self.bases, byte) - 1
+        while number >= 0:
+            block, base = self.blocks[number], self.bases[number]
+            upto = int(np.searchsorted(block.starts, byte - base, side="right"))
+            found = np.flatnonzero(block.flags[:upto] & flag)
+            if len(found):
+                return self.firsts[number] + int(found[-1])
+            number -= 1
+        return -1
+
+    def splice(self, start: int, stop: int, new: Tokens, shift: int) -> None:
+        """Replaces tokens [start, stop) by `new`, whose positions are in the new text, and moves those after by bytes.
+
+        Costs in proportion to `new`, two blocks, and the number of blocks after.
+        """
+        first = max(bisect_right(self.firsts, start) - 1, 0) if self.blocks else 0
+        last = first
+        parts = [new]
+        if self.blocks:
+            if first == len(self.blocks):
+                first = last = first - 1
+            head = self.blocks[first].part(0, start - self.firsts[first])
+            if len(head.ids):
+                base = np.int64(self.bases[first])
+                parts.insert(0, Tokens(head.ids, head.starts + base, head.ends + base, head.flags))
+            last = min(bisect_right(self.firsts, stop) - 1, len(self.blocks) - 1) if stop < self.count else -1
+            if last >= 0:
+                tail = self.blocks[last].part(stop - self.firsts[last], len(self.blocks[last].ids))
+                base = np.int64(self.bases[last] + shift)
+                parts.append(Tokens(tail.ids, tail.starts + base, tail.ends + base, tail.flags))
+            else:
+                last = len(self.blocks) - 1
+        whole = parts[0] if len(parts) == 1 else Tokens(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+        change = len(new.ids) - (stop - start)
+        index = self.firsts[first] if self.blocks else 0
+        blocks, firsts, bases = [], [], []
+        count = len(whole.ids)
+        pieces = 1 if count <= 2 * BLOCK else -(-count // BLOCK)
+        size = -(-count // pieces) or 1
+        for at in range(0, count, size):
+            part = whole.part(at, at + size)
+            base = int(part.starts[0])
+            relative = ((each - base).astype(np.int32) for each in (part.starts, part.ends))
+            blocks.append(Tokens(part.ids.astype(np.int32), *relative, part.flags))
+            firsts.append(index + at)
+            bases.append(base)
+        after = slice(last + 1, None) if self.blocks else slice(0, 0)
+        later = self.firsts[after]
+        if later and (change or shift):
+            firsts += [each + change for each in later]
+            bases += [each + shift for each in self.bases[after]]
+        else:
+            firsts += later
+            bases += self.bases[after]
+        self.blocks[first:] = blocks + self.blocks[after]
+        self.firsts[first:], self.bases[first:] = firsts, bases
+        self.count += change

@@ -1,0 +1,81 @@
+"""What sessions need of a tokenizer: a Protocol, and the values that pass through it. No algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+Way = Literal["anchors", "tokens", "black box", "full"]
+
+
+class Window(NamedTuple):
+    """Tokens of a text, or of a part of one, without template ids. Positions are bytes of what was passed.
+
+    ids          int32 [n]
+    byte_starts  int32 or int64 [n], never decreasing
+    byte_ends    int32 or int64 [n], never decreasing
+    anchors      int [k], rising: bytes where resuming and coupling are exact
+    decided      tokens that end at or before this byte stay, whatever text follows; an anchor, or 0
+    inner        int [m], rising: bytes where a token begins inside a piece, from which a window can be encoded that is
+                 joined at a shared token (empty where the engine does not join so)
+    """
+
+    ids: np.ndarray
+    byte_starts: np.ndarray
+    byte_ends: np.ndarray
+    anchors: np.ndarray
+    decided: int
+    inner: np.ndarray = np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True)
+class EngineInfo:
+    """What is constant of an engine.
+
+    fingerprint    names the tokenizer; a stored session of another one is not used
+    leading        template ids before the text
+    longest_token  characters of the longest token
+    longest_added  characters of the longest added token
+    way            how a change is repaired. "anchors": windows begin and end where the compiled pattern has decided;
+                   "tokens": as that, and inside a piece neighbours are joined where they share a token (adjacent
+                   pairs); "black box": windows of characters that must agree with what is known; "full": not at all
+    reason         why, in words
+    """
+
+    fingerprint: str
+    leading: tuple[int, ...] = ()
+    longest_token: int = 128
+    longest_added: int = 128
+    way: Way = "anchors"
+    reason: str = ""
+
+
+class Engine(Protocol):
+    """The encode. Texts are valid UTF-8. All methods may be called from any thread."""
+
+    info: EngineInfo
+
+    def encode_full(self, text: bytes) -> Window:
+        """The whole text."""
+        ...
+
+    def encode_window(self, text: bytes, *, at_start: bool, at_end: bool) -> Window:
+        """A part that begins at the text's start or where work may be resumed, and ends with it or anywhere.
+
+        Tokens are those of a text that ends here; unless `at_end`, only those up to `decided` can be relied on.
+        """
+        ...
+
+    def encode_reference(self, text: bytes) -> Window:
+        """The whole text by the reference."""
+        ...
+
+    def char_spans(self, text: bytes, window: Window) -> np.ndarray:
+        """The reference's offsets of the tokens of a whole text, leading template ids included: int64 [n, 2]."""
+        ...
+
+
+def is_engine(value: Any) -> bool:
+    return hasattr(value, "encode_window") and hasattr(value, "info")
