@@ -167,7 +167,12 @@ def for_lowering(program: EncodeProgram, lowering: Lowering) -> EncodeProgram:
 
 
 def without_model(program: EncodeProgram) -> EncodeProgram:
-    """The steps before the model alone: tokenizers that differ in their models share these executables."""
+    """The steps before the model alone: tokenizers that differ in their models share these executables.
+
+    Where no step cuts a text, the model says where it may be cut, and stays.
+    """
+    if not any(isinstance(step, SplitPlan) for step in program.plan.steps):
+        return program
     return EncodeProgram(program.tables._replace(model=None), Plan(program.plan.steps, None))
 
 

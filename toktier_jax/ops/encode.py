@@ -16,6 +16,7 @@ from toktier_jax.ops.emit import Tokens
 from toktier_jax.ops.quickcheck import quick_check
 from toktier_jax.ops.rewrite import rewrite
 from toktier_jax.ops.scan import Lowering
+from toktier_jax.ops.settle import cuts_of, settle
 from toktier_jax.ops.split import split
 from toktier_jax.ops.tokenize import tokenize
 from toktier_jax.ops.utf8 import valid_utf8
@@ -107,6 +108,9 @@ def cut(
                 symbols = _symbols(program, buffer, lowering)
             case SplitPlan():
                 buffer = split(plan, part, buffer, symbols, at_end=at_end, lowering=lowering)
+    if not at_end:
+        cuts = cuts_of(program.plan.steps, program.plan.model, program.tables.model)
+        buffer = buffer._replace(decided=settle(buffer, cuts, lowering=lowering))
     return buffer, failed
 
 
@@ -180,6 +184,7 @@ def cut_pieces(
     decided = buffer.decided
     if buffer.origin is not None:
         decided = jnp.where(decided < buffer.length, _at(buffer.origin[0], decided), length)
+        decided = jnp.where(buffer.decided > 0, decided, 0)
     status = jnp.where(failed & ~jnp.asarray(checked), HOST_NEEDED, OK)
     status = jnp.where(valid, status, INVALID).astype(jnp.int32)
     return Pieces(buffer, jnp.where(status == OK, decided, 0), status)

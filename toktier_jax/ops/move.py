@@ -55,7 +55,7 @@ def move(buffer: Buffer, widths: Int32[Array, " N"], size: int, *, lowering: Low
             token=token,
             origin=origins(buffer)[:, source],
             decided=jnp.where(buffer.decided < buffer.length, slots[last], ends[-1]),
-            resume=None if buffer.resume is None else buffer.resume[source],
+            resume=None if buffer.resume is None else buffer.resume[source] & (offset == 0),
         ),
         source,
         offset,

@@ -28,7 +28,7 @@ def split(
     """The buffer with its open segments cut into pieces, and removed pieces marked.
 
     `symbols` are those of `classify`; a plan whose unit is "byte" makes its own. Without `at_end` more text may follow,
-    and `decided` becomes the last piece start that it cannot change.
+    and `decided` becomes the last piece start that it cannot change; work may be resumed at the starts of pieces alone.
     """
     if plan.unit == "byte":
         symbols = classify_bytes(buffer.data, buffer.length, tables.symbols)
@@ -45,4 +45,4 @@ def split(
     position = lax.iota(jnp.int32, starts.shape[0])
     resume = starts if buffer.resume is None else starts & buffer.resume
     decided = jnp.max(jnp.where(resume & (position <= known), position, 0))
-    return buffer._replace(starts=starts, kind=kind, decided=decided)
+    return buffer._replace(starts=starts, kind=kind, decided=decided, resume=resume)
