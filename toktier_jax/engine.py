@@ -22,7 +22,7 @@ from toktier_jax.host.align import Alignment
 from toktier_jax.host.assemble import DeviceResult
 from toktier_jax.host.normalize import normalize
 from toktier_jax.host.reference import Special
-from toktier_jax.ops.encode import HOST_NEEDED, Encoded, Pieces, cut_pieces, default_lowering, encode_pieces
+from toktier_jax.ops.encode import HOST_NEEDED, OK, Encoded, Pieces, cut_pieces, default_lowering, encode_pieces
 from toktier_jax.ops.scan import Lowering
 from toktier_jax.plan import AddedPlan, BPEPlan, ModelPlan, Plan, QuickCheckPlan, SplitPlan, Step, WordPiecePlan
 from toktier_jax.program.added import effective_tokens
@@ -35,6 +35,9 @@ CAPACITIES = tuple(1 << bits for bits in range(10, 23, 2))
 
 CPU_BLOCK = 1 << 18
 """On a CPU larger blocks gain nothing and leave the caches; elsewhere every block costs its launches."""
+
+_LEAST = 64
+"""Bytes of a document in a full block of them, at least: a block has a place for as many."""
 
 _traces: Counter[str] = Counter()
 
@@ -65,9 +68,7 @@ class DeviceEngine:
         """Executables traced so far in this process, by block capacity."""
         return dict(_traces)
 
-    def encode(
-        self, data: bytes, special: Special, progress: Callable[[int], object] | None = None
-    ) -> DeviceResult:
+    def encode(self, data: bytes, special: Special, progress: Callable[[int], object] | None = None) -> DeviceResult:
         """Ids and spans of a valid UTF-8 text. Raises UnsupportedError where this text has to go to the reference.
 
         `progress` is called after each block with the bytes done so far.
@@ -80,6 +81,43 @@ class DeviceEngine:
             found = _joined(list(self._blocks(aligned.data, special, progress, checked=True)))
             return _to_original(found, aligned)
         return _joined(parts)
+
+    def encode_many(self, texts: Sequence[bytes], special: Special) -> list[np.ndarray | None]:
+        """Ids of many valid UTF-8 texts, int32 [n] each, short ones packed into blocks.
+
+        None for a text that has to be encoded by itself: it is long, or its block holds one for the host.
+        """
+        out: list[np.ndarray | None] = [None] * len(texts)
+
+        def encode(numbers: list[int], pieces: Pieces, offsets: np.ndarray) -> None:
+            try:
+                found = self._encode(pieces, 0, int(offsets[-1]), special)
+            except UnsupportedError:
+                return
+            rows = np.split(found.ids, np.searchsorted(found.starts, offsets[1:-1]))
+            for number, ids in zip(numbers, rows, strict=True):
+                out[number] = ids
+
+        running: list[Future[None]] = []
+        with ThreadPoolExecutor(_workers()) as pool:
+            for numbers in _packs([len(text) for text in texts], _block()):
+                offsets = np.cumsum([0, *(len(texts[number]) for number in numbers)], dtype=np.int32)
+                pieces = self._cut_pack(b"".join(texts[number] for number in numbers), offsets, special)
+                if int(pieces.status) == OK:
+                    running.append(pool.submit(encode, numbers, pieces, offsets))
+        for each in running:
+            each.result()
+        return out
+
+    def _cut_pack(self, data: bytes, offsets: np.ndarray, special: Special) -> Pieces:
+        """The pieces of documents that lie end to end, each of some bytes, and begin at `offsets`."""
+        capacity = _capacity(len(data))
+        block, starts = np.zeros(capacity, np.uint8), np.full(capacity // _LEAST + 1, capacity, np.int32)
+        block[: len(data)] = np.frombuffer(data, np.uint8)
+        starts[: len(offsets) - 1] = offsets[:-1]
+        program = without_model(for_lowering(self._program(special), default_lowering()))
+        run = _cutter(default_lowering())
+        return run(program, block, np.int32(len(data)), np.bool_(True), np.bool_(False), starts)
 
     def warmup(self) -> None:
         """Compiles the executables that texts of every length need."""
@@ -207,9 +245,10 @@ def _cutter(lowering: Lowering) -> Callable[..., Pieces]:
     Whether a text ends with its block decides nothing but what `decided` is, so one executable does for both.
     """
 
-    def cut(program: EncodeProgram, data: Any, length: Any, at_start: Any, checked: Any) -> Pieces:
-        _traces[f"pieces of {data.shape[0]} bytes"] += 1
-        return cut_pieces(program, data, length, at_start=at_start, checked=checked, at_end=False, lowering=lowering)
+    def cut(program: EncodeProgram, data: Any, length: Any, at_start: Any, checked: Any, starts: Any = None) -> Pieces:
+        _traces[f"pieces of {data.shape[0]} bytes{'' if starts is None else ', packed'}"] += 1
+        how = {"at_start": at_start, "checked": checked, "segment_starts": starts}
+        return cut_pieces(program, data, length, **how, at_end=False, lowering=lowering)
 
     return jax.jit(cut, compiler_options=_options())
 
@@ -253,6 +292,21 @@ def _capacity(remaining: int) -> int:
     """The capacity of the next block: the least that holds the rest. Loops are bounded by the length, not by it."""
     block = _block()
     return next((capacity for capacity in CAPACITIES if remaining <= capacity <= block), block)
+
+
+def _packs(sizes: Sequence[int], block: int) -> Iterator[list[int]]:
+    """Numbers of texts that share a block, in order: those of at least a byte and at most a quarter of a block."""
+    pack, room, places = list[int](), block, block // _LEAST
+    for number, size in enumerate(sizes):
+        if not 0 < size <= block // 4:
+            continue
+        if size > room or len(pack) == places:
+            yield pack
+            pack, room = [], block
+        pack.append(number)
+        room -= size
+    if len(pack) > 1:
+        yield pack
 
 
 def _character_start(data: bytes, end: int) -> int:

@@ -316,15 +316,27 @@ class Tokenizer:
     ) -> list[np.ndarray]:
         """Ids of each text with template and truncation, without padding: int32 [n] each."""
         rows: list[np.ndarray] = []
-        for value, data in texts:
+        packed = self._packed(texts, special, route)
+        for (value, data), ids in zip(texts, packed, strict=True):
             parse = self._check_special(value, special)
-            ids = self._routed(
-                route,
-                lambda device, data=data, parse=parse: device.encode(data, parse, progress).ids,
-                lambda reason, value=value, parse=parse: self._reference.encode_many([value], special=parse)[0],
-            )
+            if ids is None:
+                ids = self._routed(
+                    route,
+                    lambda device, data=data, parse=parse: device.encode(data, parse, progress).ids,
+                    lambda reason, value=value, parse=parse: self._reference.encode_many([value], special=parse)[0],
+                )
             rows.append(self._assembler.frame_ids(ids, add_special_tokens=add_special_tokens))
         return rows
+
+    def _packed(self, texts: list[tuple[str, bytes]], special: str, route: str) -> list[np.ndarray | None]:
+        """Ids of those texts of a batch that the device path encodes together; None for the others."""
+        if len(texts) < 2 or self._device is None or route == "reference":
+            return [None] * len(texts)
+        parse: Special = "text" if special == "text" else "parse"
+        found = self._device.encode_many([data for _, data in texts], parse)
+        with self._lock:
+            self._calls["xla"] += sum(ids is not None for ids in found)
+        return found
 
     def _encode_chat(self, text: str) -> Encoding:
         return self.encode(text, add_special_tokens=False)
