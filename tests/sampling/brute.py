@@ -14,19 +14,9 @@ from toktier_jax import models
 from toktier_jax.sampling.vocabulary import vocabulary_of
 
 GOING_ON = ("", " ", "  ", "\n", " \n", "a", "s", "t", "'", "1", "12", ".", "中", " a", "'t", "ll", "<")
-ENDINGS = (
-    b"",
-    b"\x80",
-    b"\xad",
-    b"\x80\x80",
-    b"\x80\x80\x80",
-    b"\x90\x90",
-    b"\xbf\xbf",
-    b"\xb8\xad",
-    b"\xbf\xbf\xbf",
-    b"\x90\x80\x80",
-    b"\xa0\x80",
-    b"\x9f\x80",
+ENDINGS = tuple(
+    bytes.fromhex(end)
+    for end in "- 80 ad 85 a0 8080 b8ad a080 9f80 9a80 bfbfbf 908080 808080".replace("-", "").split(" ")
 )
 
 

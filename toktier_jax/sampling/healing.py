@@ -23,16 +23,19 @@ class Healed:
     rest: bytes
 
 
-def heal(vocabulary: Vocabulary, ids: Sequence[int], tail: bytes = b"", tokens: int | Literal["auto"] = 1) -> Healed:
+def heal(
+    vocabulary: Vocabulary, ids: Sequence[int], tail: bytes = b"", tokens: int | Literal["auto"] = 1, fixed: int = 0
+) -> Healed:
     """Drops the last `tokens` ids (rule 4), or what "auto" finds; never a special token, never the whole context.
 
     `tail` are bytes after the ids that are no token yet: the first bytes of a character; they count as one token.
+    The first `fixed` ids are a context that was given, and stay.
     """
     if tokens != "auto" and (not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 0):
         raise InputError(f'heal_tokens={tokens!r}: expected a number of tokens or "auto"')
     ids = tuple(ids)
     droppable = 0
-    for id in reversed(ids):
+    for id in reversed(ids[fixed:]):
         if not vocabulary.strings[id]:  # special, or without bytes: never crossed
             break
         droppable += 1

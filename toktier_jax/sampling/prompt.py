@@ -39,12 +39,14 @@ class Context:
     """A prompt.
 
     ids   BOS or `context_start` and the prompt's own ids
+    fixed how many ids were put before the prompt's own
     text  bytes of the ordinary tokens after the last added token, then `tail`
     tail  the first bytes of a character that the prompt does not end
     mode  boundary of this prompt
     """
 
     ids: tuple[int, ...]
+    fixed: int
     text: bytes
     tail: bytes
     mode: Mode
@@ -60,6 +62,8 @@ def read_prompts(
     if context_start is not None and not 0 <= context_start < len(vocabulary.strings):
         raise InputError(f"context_start={context_start}: the tokenizer has ids 0 to {len(vocabulary.strings) - 1}")
     batch = not _single(prompt)
+    if batch and not isinstance(prompt, Sequence | np.ndarray):
+        raise InputError(f"prompt: {type(prompt).__name__} is neither text, bytes, a list of ids nor a list of these")
     prompts = list(prompt) if batch else [prompt]
     if not prompts:
         raise InputError("prompt: an empty list; expected text, ids, or a list of these")
@@ -79,10 +83,11 @@ def _read(tok: TokenizerLike, vocabulary: Vocabulary, prompt: Any, boundary: str
     before = before if start is None or start in before else (start, *before)
     if not isinstance(prompt, str | bytes | bytearray):
         ids = _checked_ids(prompt, vocabulary)
+        fixed = 0 if start is None else 1
         if start is not None and ids[:1] != (start,):
             ids = (start, *ids)
         mode: Any = "none" if boundary is EXACT else str(boundary)
-        return Context(ids, _open_text(vocabulary, ids), b"", mode)
+        return Context(ids, fixed, _open_text(vocabulary, ids[fixed:]), b"", mode)
     data = _utf8(prompt)
     tail = unfinished(data)
     whole = data[: len(data) - len(tail)]
@@ -93,8 +98,8 @@ def _read(tok: TokenizerLike, vocabulary: Vocabulary, prompt: Any, boundary: str
     if boundary != "none":
         _check_spelled(tok, vocabulary, whole, ids)
         vocabulary.check_spelled(tail, "the end of the prompt")
-    ids = (*before, *ids)
-    return Context(ids, _open_text(vocabulary, ids) + tail, tail, str(boundary))  # type: ignore[arg-type]
+    text = _open_text(vocabulary, ids) + tail
+    return Context((*before, *ids), len(before), text, tail, str(boundary))  # type: ignore[arg-type]
 
 
 def _utf8(prompt: str | bytes | bytearray) -> bytes:

@@ -110,15 +110,14 @@ class Run:
     def _prompt(self, context: Context) -> _Prompt:
         ids = context.ids
         if context.mode == "exact" and context.text:
-            plain = len(ids) - len(context.ids)
-            covers = cover_rules(self.request.tok).covers(ids[plain:], context.text)
+            covers = cover_rules(self.request.tok).covers(ids, context.text)
             if not covers.leaves[0].size:
                 raise InputError("no token sequence of this vocabulary covers the end of the prompt")
             tree = plant(covers.trunk, covers.nodes)
             return _Prompt(context, tree, b"", covers, cut=covers.rest)
         healed = Healed(ids, b"")
         if context.mode == "heal":
-            healed = heal(self.vocabulary, ids, context.tail, self.request.heal_tokens)
+            healed = heal(self.vocabulary, ids, context.tail, self.request.heal_tokens, context.fixed)
         elif context.tail:
             healed = Healed((*ids, *self.vocabulary.greedy(context.tail)), b"")
         return _Prompt(context, plant(healed.kept, []), healed.rest, None, healed.kept, healed.rest)

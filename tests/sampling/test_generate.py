@@ -1,0 +1,515 @@
+"""generate and stream: the boundary's invariants, the loop's options, stops, constraints, reuse, bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from toktier_jax import sampling
+from toktier_jax.errors import CapacityError, InputError
+from toktier_jax.sampling import loop as loops
+from toktier_jax.sampling.vocabulary import vocabulary_of
+
+from . import brute, small
+from .hash_model import HashModel
+
+BOUNDARIES = ("none", "heal", "exact")
+
+
+@pytest.fixture(scope="module")
+def tok() -> Any:
+    return small.tokenizer(bos=True)
+
+
+@pytest.fixture(scope="module")
+def lm(tok: Any) -> Any:
+    return small.model(tok.vocab_size + 5)
+
+
+def spells_the_prompt(tok: Any, out: sampling.Completion, prompt: bytes) -> None:
+    before = tok.decode_bytes(tok.spec.post_processor.before)
+    assert tok.decode_bytes([*out.boundary.kept, *out.ids]) == before + prompt + out.data
+
+
+# ---- invariants ----
+
+
+def random_prompt(rng: random.Random) -> bytes:
+    parts = (
+        b"",
+        b" ",
+        b"\n  ",
+        b"it's",
+        b"https:",
+        " 中".encode(),
+        " 中文".encode(),
+        b"<|start|>",
+        b"<think>",
+        b"12",
+        b"dampf",
+        b"\t",
+    )
+    prompt = b"".join(rng.choice(parts) for _ in range(rng.randrange(0, 6)))
+    if rng.random() < 0.2 and prompt and prompt[-1] >= 0x80:
+        prompt = prompt[: -rng.randrange(1, 3)]
+    if rng.random() < 0.02:
+        prompt = b"word " * 60
+    return prompt
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_random_prompt_ends(boundary: str, scale: float) -> None:
+    rng = random.Random(boundary)
+    for bos in (True, False):
+        tok = small.tokenizer(added=True, bos=bos)
+        vocabulary = vocabulary_of(tok)
+        lm = small.model(tok.vocab_size, context=64)
+        canonical = 0
+        for _ in range(max(1, int(2 * scale))):
+            prompts = [random_prompt(rng) for _ in range(32)]
+            long = [len(tok.encode(p.decode("utf-8", "ignore"), route="reference").ids) >= 50 for p in prompts]
+            fitting = [b"a" if over else p for p, over in zip(prompts, long, strict=True)]  # one batch size
+            start = None if bos else 0
+            outs = sampling.generate(
+                lm, tok, fitting, boundary=boundary, max_tokens=4, context_start=start, seed=rng.randrange(99)
+            )
+            for prompt, out in zip(fitting, outs, strict=True):
+                before = tok.decode_bytes(tok.spec.post_processor.before if bos else (0,))
+                ids = [*out.boundary.kept, *out.ids]
+                assert tok.decode_bytes(ids) == before + prompt + out.data
+                assert out.usage.completion_tokens <= 4
+                try:
+                    text = (prompt + out.data).decode()
+                except UnicodeDecodeError:
+                    continue
+                again = tok.reference.encode(text, add_special_tokens=False).ids
+                skip = len(ids) - len(again)
+                canonical += ids[skip:] == again and not set(out.ids) & vocabulary.special
+            for over in set(prompts) - set(fitting):
+                with pytest.raises(InputError, match="context"):
+                    sampling.generate(lm, tok, over, boundary=boundary, context_start=start)
+        assert canonical > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_ten_thousand_random_prompt_ends(boundary: str) -> None:
+    test_random_prompt_ends(boundary, 55.0)
+
+
+def test_white_space_special_tokens_and_bos_of_a_prompt_stay(tok: Any, lm: Any) -> None:
+    for prompt in (b" a ", b"<|start|>a", b"a\n\n", b"<|start|>", b""):
+        for boundary in BOUNDARIES:
+            out = sampling.generate(lm, tok, prompt, boundary=boundary, max_tokens=2)
+            assert out.boundary.kept[0] == tok.spec.post_processor.before[0]
+            spells_the_prompt(tok, out, prompt)
+
+
+def test_a_prompt_that_ends_in_a_special_token_is_left_alone(tok: Any, lm: Any) -> None:
+    outs = [sampling.generate(lm, tok, "it's<|start|>", boundary=b, max_tokens=4) for b in BOUNDARIES]
+    assert len({(out.data, out.ids, out.boundary.mode) for out in outs}) == 1
+
+
+def test_ids_are_taken_as_they_are_unless_a_boundary_is_asked_for(tok: Any, lm: Any) -> None:
+    ids = tok.encode("it's a d").ids.tolist()[:-1]
+    assert sampling.generate(lm, tok, ids, max_tokens=1).boundary.mode == "none"
+    assert sampling.generate(lm, tok, ids, boundary="exact", max_tokens=1).boundary.mode == "exact"
+    assert (
+        sampling.generate(lm, tok, np.array(ids), max_tokens=1).ids == sampling.generate(lm, tok, ids, max_tokens=1).ids
+    )
+
+
+def test_rows_of_a_batch_that_heal_differently_are_what_they_are_alone(tok: Any, lm: Any) -> None:
+    prompts = ["https", "it's a d", "<|start|>", "x\n \n", "12"]
+    for boundary in ("heal", "exact"):
+        together = sampling.generate(lm, tok, prompts, boundary=boundary, temperature=0, max_tokens=5)
+        alone = [sampling.generate(lm, tok, p, boundary=boundary, temperature=0, max_tokens=5) for p in prompts]
+        assert [out.data for out in together] == [out.data for out in alone]
+
+
+# ---- healing ----
+
+
+def test_healed_text_begins_with_the_dropped_bytes(tok: Any, lm: Any) -> None:
+    for count in (1, 2, 3, "auto"):
+        out = sampling.generate(lm, tok, "it's ht", boundary="heal", heal_tokens=count, max_tokens=3)
+        spells_the_prompt(tok, out, b"it's ht")
+        assert out.logprobs[0].conditional or not out.boundary.cut
+
+
+def test_healing_is_the_masked_and_renormalized_conditional(tok: Any, lm: Any) -> None:
+    out = sampling.generate(lm, tok, "ht", boundary="heal", max_tokens=1, temperature=0, logprobs=3)
+    vocabulary = vocabulary_of(tok)
+    assert out.boundary.cut
+    row = brute.logprobs(lm, [out.boundary.kept])[out.boundary.kept]
+    cut = out.boundary.cut
+    allowed = [i for i, s in enumerate(vocabulary.strings) if s and (s.startswith(cut) or cut.startswith(s))]
+    best = max(allowed, key=lambda id: row[id])
+    assert out.ids[0] == best
+    expected = row[best] - np.logaddexp.reduce(row[allowed])
+    assert out.logprobs[0].logprob == pytest.approx(expected, abs=1e-4)
+
+
+def test_special_tokens_are_banned_until_the_rest_is_spelled(tok: Any) -> None:
+    end = tok.reference.token_to_id("<|end|>")
+    lm = HashModel(tok, favour=(b"", end))
+    out = sampling.generate(lm, tok, "ht", boundary="heal", max_tokens=1)
+    assert out.ids
+    assert end not in out.ids
+
+
+# ---- the exact draw ----
+
+
+def test_greedy_is_the_most_probable_cover_at_temperature_1(tok: Any, lm: Any) -> None:
+    start = tok.spec.post_processor.before
+    for prompt in (b"it's a d", b"https", b"a "):
+        weights = brute.weights(tok, lm, start, brute.covers(tok, prompt, strict=False))
+        best = max(weights, key=lambda path: weights[path])
+        out = sampling.generate(lm, tok, prompt, temperature=0, max_tokens=1)
+        assert (*out.boundary.kept[len(start) :], out.ids[0]) == best
+        total = np.logaddexp.reduce(list(weights.values()))
+        assert out.logprobs[0].logprob == pytest.approx(weights[best] - total, abs=1e-4)
+
+
+def test_truncation_acts_once_on_the_covers(tok: Any, lm: Any) -> None:
+    start = tok.spec.post_processor.before
+    prompt = b"a "
+    weights = brute.weights(tok, lm, start, brute.covers(tok, prompt, strict=False))
+    order = sorted(weights, key=lambda path: -weights[path])
+    outs = sampling.generate(lm, tok, [prompt] * 64, top_k=3, max_tokens=1)
+    assert {(*out.boundary.kept[len(start) :], out.ids[0]) for out in outs} <= set(order[:3])
+
+
+def test_what_follows_the_covers_is_the_models_own(tok: Any, lm: Any) -> None:
+    out = sampling.generate(lm, tok, "it's a d", temperature=0, max_tokens=6)
+    path = [*out.boundary.kept, out.ids[0]]
+    for id in out.ids[1:]:
+        row = brute.masked(tok, lm, brute.logprobs(lm, [path]))[tuple(path)]
+        assert id == int(np.argmax(row))
+        path.append(id)
+
+
+def test_extra_tokens_and_calls_are_few(tok: Any, lm: Any) -> None:
+    outs = [sampling.generate(lm, tok, p, max_tokens=1) for p in ("it's a d", "https", "a ", "the thi", "x\n \n")]
+    assert np.mean([out.boundary.extra_tokens for out in outs]) <= 1
+    assert all(out.boundary.extra_calls == 0 for out in outs)
+
+
+def test_a_penalty_sees_the_prompt_and_each_nodes_path(tok: Any, lm: Any) -> None:
+    outs = [
+        sampling.generate(lm, tok, "a a a ", temperature=0, max_tokens=8, repetition_penalty=p) for p in (1.0, 50.0)
+    ]
+    assert outs[0].ids != outs[1].ids
+    assert len(set(outs[1].ids)) == len(outs[1].ids)
+
+
+# ---- options of the loop ----
+
+
+def test_a_seed_gives_the_same_text_and_another_one_another(tok: Any, lm: Any) -> None:
+    texts = [sampling.generate(lm, tok, "a", seed=seed, max_tokens=8).data for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_stop_strings_are_found_over_bytes_and_cut(tok: Any, lm: Any) -> None:
+    whole = sampling.generate(lm, tok, "it's a d", max_tokens=24, seed=4, stop_ids=())
+    stop = whole.data[5:8]
+    out = sampling.generate(lm, tok, "it's a d", max_tokens=24, seed=4, stop=[stop, b"never there"], stop_ids=())
+    assert out.data == whole.data[: whole.data.index(stop)]
+    assert out.finish_reason == "stop"
+    assert len(out.ids) < len(whole.ids)
+
+
+def test_stop_ids_end_the_text_and_are_no_part_of_it(tok: Any) -> None:
+    end = tok.reference.token_to_id("<|end|>")
+    lm = HashModel(tok, favour=(b"it's", end))
+    out = sampling.generate(lm, tok, "it's", boundary="none", max_tokens=4)
+    assert (out.data, out.ids, out.finish_reason) == (b"", (), "stop")
+    assert sampling.generate(lm, tok, "it's", boundary="none", max_tokens=1, stop_ids=()).ids[0] == end
+
+
+def test_logprobs_are_the_models(tok: Any, lm: Any) -> None:
+    out = sampling.generate(lm, tok, "it's", boundary="none", max_tokens=2, logprobs=4, temperature=0.5)
+    path = out.boundary.kept
+    row = brute.masked(tok, lm, brute.logprobs(lm, [path]))[path]
+    assert out.logprobs[0].logprob == pytest.approx(row[out.ids[0]], abs=1e-4)
+    assert [id for id, _ in out.logprobs[0].top] == np.argsort(-row)[:4].tolist()
+
+
+def test_columns_without_a_token_are_never_drawn(tok: Any, lm: Any) -> None:
+    assert lm.vocab_size > tok.vocab_size
+    outs = sampling.generate(lm, tok, ["a"] * 32, max_tokens=16, boundary="none", temperature=50.0, stop_ids=())
+    assert max(id for out in outs for id in out.ids) < tok.vocab_size
+
+
+def test_a_stream_is_the_completion_in_whole_characters(tok: Any, lm: Any) -> None:
+    for prompt in ("it's a d", " 中".encode()[:-1]):
+        events = list(sampling.stream(lm, tok, prompt, max_tokens=12, seed=2, stop=["zz", "qq"]))
+        whole = sampling.generate(lm, tok, prompt, max_tokens=12, seed=2, stop=["zz", "qq"])
+        assert "".join(event.text for event in events) == whole.text
+        assert sum((event.ids for event in events), ()) == whole.ids
+        assert events[-1].completion == whole
+        assert [event.finish_reason for event in events[:-1]] == [None] * (len(events) - 1)
+
+
+def test_one_invalid_byte_swallows_nothing() -> None:
+    from toktier_jax.sampling.results import TextStream
+
+    assert TextStream(b"").push(b"\xffabc\xe4\xb8") == "�abc"
+    assert TextStream("中".encode()[:2]).push("中".encode()[2:] + b"a") == "a"
+    assert TextStream(b"\xe4\xb8").push(b"ab") == "ab"
+
+
+# ---- the loop is one executable ----
+
+
+def test_no_recompile_across_prompts_of_one_bucket(tok: Any, lm: Any) -> None:
+    def run(prompt: str, seed: int) -> None:
+        sampling.generate(lm, tok, prompt, max_tokens=6, seed=seed, temperature=0.5 + seed / 10, top_k=seed + 1)
+
+    run("it's a d", 1)
+    sizes = [f._cache_size() for f in _executables()]
+    for seed, prompt in enumerate(("it's a th", "the dam", "x = th", "its a d")):
+        run(prompt, seed)
+    assert [f._cache_size() for f in _executables()] == sizes
+
+
+def _executables() -> list[Any]:
+    from toktier_jax.sampling import leaves, prefill
+
+    static = loops.Static(greedy=False, truncate=True, penalize=False, logprobs=0, heals=False, stops=False)
+    lm = small.model(small.tokenizer(bos=True).vocab_size + 5)
+    return [loops.loop(lm, static, 64), prefill._forward(lm, 64), leaves.draw_leaf]
+
+
+def test_the_jitted_loop_is_not_slower_than_jitted_steps(tok: Any) -> None:
+    """And both are far from a loop that is not jitted: see benchmarks/mask.py for the figures on a real model."""
+    lm = small.model(tok.vocab_size, scale=1.0)
+    run = lambda: sampling.generate(lm, tok, "it's", boundary="none", max_tokens=64, stop_ids=())  # noqa: E731
+    events = lambda: list(sampling.stream(lm, tok, "it's", boundary="none", max_tokens=64, stop_ids=()))  # noqa: E731
+    times = []
+    for call in (run, events):
+        call()
+        times.append(min(_seconds(call) for _ in range(3)))
+    assert times[0] <= times[1]
+
+
+def _seconds(call: Any) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def test_the_loop_keeps_ids_on_the_device(tok: Any, lm: Any) -> None:
+    from toktier_jax.sampling.run import Request, Run, _device
+
+    run = Run(Request(lm, tok, "it's a d", max_tokens=8))
+    state = _device(run.state)
+    settings = jax.tree.map(jnp.asarray, run.settings)
+    loop = loops.loop(lm, run._static(heals=False), run._slots())
+    until = jnp.int32(99)
+    with jax.transfer_guard("disallow"):
+        state = loop(run.params, settings, None, state, until)
+    assert int(state.written[0]) > 1
+
+
+# ---- constraints ----
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Only:
+    """A toy: only tokens whose bytes are all in a set. Pure."""
+
+    allowed: jax.Array  # bool [B, V]
+
+    def init(self) -> jax.Array:
+        return jnp.zeros(self.allowed.shape[:1], jnp.int32)
+
+    def mask(self, state: jax.Array) -> jax.Array:
+        return self.allowed
+
+    def advance(self, state: jax.Array, token: jax.Array) -> jax.Array:
+        return state + jnp.asarray(token >= 0).astype(jnp.int32)
+
+
+class Recorder:
+    """A toy on the host: a fixed text past the prompt, byte by byte; it records the bytes that it was shown."""
+
+    def __init__(self, tok: Any, size: int, text: bytes) -> None:
+        self.strings, self.size, self.text = vocabulary_of(tok).strings, size, text
+
+    def init(self) -> bytes:
+        return b""
+
+    def mask(self, state: bytes) -> np.ndarray:
+        rest = self.text[len(state) :]
+        found = np.zeros((1, self.size), bool)
+        for id, string in enumerate(self.strings):
+            found[0, id] = bool(string) and rest.startswith(string)
+        return found
+
+    def advance(self, state: bytes, token: np.ndarray) -> bytes:
+        return state if token[0] < 0 else state + self.strings[token[0]]
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_constraint_sees_only_bytes_past_the_prompt(tok: Any, lm: Any, boundary: str) -> None:
+    text = b"tps://example, it's"
+    out = sampling.generate(
+        lm, tok, "ht", boundary=boundary, constraint=Recorder(tok, lm.vocab_size, text), max_tokens=8
+    )
+    assert text.startswith(out.data)
+    assert out.data
+    spells_the_prompt(tok, out, b"ht")
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_pure_constraint_runs_in_the_loop(tok: Any, lm: Any, boundary: str) -> None:
+    strings = vocabulary_of(tok).strings
+    allowed = np.zeros((2, lm.vocab_size), bool)
+    for id, string in enumerate(strings):
+        allowed[:, id] = bool(string) and set(string) <= set(b"htps:/.abc ")
+    outs = sampling.generate(
+        lm, tok, ["ht", "https"], boundary=boundary, constraint=Only(jnp.asarray(allowed)), max_tokens=9
+    )
+    for out in outs:
+        assert set(out.data) <= set(b"htps:/.abc ")
+        assert out.usage.completion_tokens == 9
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_constraint_that_allows_nothing_is_an_error(tok: Any, lm: Any, boundary: str) -> None:
+    nothing = Only(jnp.zeros((1, lm.vocab_size), bool))
+    with pytest.raises(InputError, match="nothing is allowed"):
+        sampling.generate(lm, tok, "it's a", boundary=boundary, constraint=nothing, heal_tokens=2)
+    with pytest.raises(InputError, match="nothing is allowed"):
+        sampling.generate(lm, tok, "ht", boundary=boundary, constraint=Recorder(tok, lm.vocab_size, b"t"))
+
+
+def test_a_mask_of_another_shape_is_named(tok: Any, lm: Any) -> None:
+    with pytest.raises(InputError, match=r"constraint: mask"):
+        sampling.generate(lm, tok, "ht", boundary="none", constraint=Only(jnp.zeros((1, 7), bool)))
+
+
+# ---- reuse ----
+
+
+def test_a_longer_prompt_prefills_only_what_is_new(tok: Any, lm: Any) -> None:
+    cache = sampling.PrefixCache(lm, 128)
+    text = "it's the thing that they're thinking of, https"
+    for boundary in BOUNDARIES:
+        first = sampling.generate(lm, tok, text, boundary=boundary, max_tokens=4, temperature=0, reuse=cache)
+        longer = text + ": the others dam"
+        fresh = sampling.generate(lm, tok, longer, boundary=boundary, max_tokens=4, temperature=0)
+        reused = sampling.generate(lm, tok, longer, boundary=boundary, max_tokens=4, temperature=0, reuse=cache)
+        assert (reused.ids, reused.data) == (fresh.ids, fresh.data)
+        assert reused.boundary.reused >= len(first.boundary.kept) - 3
+        assert reused.boundary.reused + 12 > len(reused.boundary.kept)
+
+
+def test_what_was_generated_is_reused_and_tree_nodes_are_not(tok: Any, lm: Any) -> None:
+    cache = sampling.PrefixCache(lm, 128)
+    out = sampling.generate(lm, tok, "the thi", max_tokens=6, temperature=0, reuse=cache, stop_ids=())
+    assert cache.ids == (*out.boundary.kept, *out.ids[:-1])
+    ids = [*out.boundary.kept, *out.ids]
+    again = sampling.generate(lm, tok, ids, max_tokens=3, temperature=0, reuse=cache)
+    assert again.boundary.reused == len(ids) - 1
+    assert again.ids == sampling.generate(lm, tok, ids, max_tokens=3, temperature=0).ids
+
+
+def test_after_an_edit_only_what_was_kept_is_reused(tok: Any, lm: Any) -> None:
+    cache = sampling.PrefixCache(lm, 128)
+    sampling.generate(lm, tok, "it's the thing", max_tokens=2, reuse=cache)
+    cache.keep(3)
+    out = sampling.generate(lm, tok, "it's the thing", max_tokens=2, temperature=0, reuse=cache)
+    assert out.boundary.reused == 3
+    assert out.ids == sampling.generate(lm, tok, "it's the thing", max_tokens=2, temperature=0).ids
+
+
+def test_a_prefix_cache_that_is_too_short_says_so(tok: Any, lm: Any) -> None:
+    with pytest.raises(CapacityError, match="prefix cache has 16 slots"):
+        sampling.generate(lm, tok, "it's", max_tokens=40, reuse=sampling.PrefixCache(lm, 16))
+    with pytest.raises(InputError, match="one row"):
+        sampling.generate(lm, tok, ["a", "b"], reuse=sampling.PrefixCache(lm, 64))
+
+
+# ---- bad input ----
+
+
+def test_a_model_smaller_than_the_tokenizer(tok: Any) -> None:
+    with pytest.raises(InputError, match=r"300 logits and the tokenizer 302"):
+        sampling.generate(small.model(300), tok, "a")
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_nan_logits_are_an_error(tok: Any, boundary: str) -> None:
+    with pytest.raises(InputError, match="NaN"):
+        sampling.generate(HashModel(tok, nan=True), tok, "it's", boundary=boundary)
+    with pytest.raises(InputError, match="NaN"):
+        sampling.next_byte_distribution(HashModel(tok, nan=True), tok, "it's")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stop": [""]}, "empty stop string"),
+        ({"stop": [3]}, "neither str nor bytes"),
+        ({"max_tokens": 0}, "max_tokens=0"),
+        ({"temperature": -1.0}, "temperature=-1"),
+        ({"temperature": float("nan")}, "temperature=nan"),
+        ({"top_p": 2.0}, "top_p=2"),
+        ({"heal_tokens": "all", "boundary": "heal"}, "heal_tokens='all'"),
+        ({"boundary": "exakt"}, "boundary='exakt'"),
+        ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"context_start": 999}, "context_start=999"),
+    ],
+)
+def test_bad_arguments_are_named(tok: Any, lm: Any, options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        sampling.generate(lm, tok, "it's", **options)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [([], "empty list"), ([999], "id 999"), (b"a\xff", "UTF-8 at byte 1"), ("\ud800", "surrogate"), (3.5, "prompt")],
+)
+def test_bad_prompts_are_named(tok: Any, lm: Any, prompt: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        sampling.generate(lm, tok, prompt)
+
+
+def test_a_prompt_over_the_context_is_named(tok: Any) -> None:
+    lm = small.model(tok.vocab_size, context=16)
+    for boundary in BOUNDARIES:
+        with pytest.raises(InputError, match="context 16"):
+            sampling.generate(lm, tok, "x " * 40, boundary=boundary)
+    out = sampling.generate(lm, tok, "x ", max_tokens=64, boundary="none", stop_ids=())
+    assert out.finish_reason == "length"
+    assert len(out.boundary.kept) + len(out.ids) <= 17
+
+
+def test_bytes_that_the_vocabulary_cannot_spell_are_named() -> None:
+    import json
+
+    import toktier_jax as tt
+    from toktier_jax.spec.byte_alphabet import to_alphabet
+
+    data = json.loads(small.tokenizer_json(bos=True))
+    letter = to_alphabet(b"\xe4")
+    data["model"]["merges"] = [m for m in data["model"]["merges"] if letter not in m[0] + m[1]]
+    data["model"]["vocab"] = {k: v for k, v in data["model"]["vocab"].items() if letter not in k}
+    tok = tt.Tokenizer.from_bytes(json.dumps(data).encode())
+    lm = small.model(320)
+    for boundary in ("heal", "exact"):
+        for prompt in ("a中", b"a" + b"\xe4"):
+            with pytest.raises(InputError, match="cannot spell byte 0xe4"):
+                sampling.generate(lm, tok, prompt, boundary=boundary)
