@@ -28,7 +28,7 @@ from toktier_jax.plan import AddedPlan, BPEPlan, ModelPlan, Plan, QuickCheckPlan
 from toktier_jax.program.added import effective_tokens
 from toktier_jax.program.compile import as_text
 from toktier_jax.program.load import Loaded
-from toktier_jax.types import EncodeProgram, ModelTables, SplitTables
+from toktier_jax.types import EncodeProgram, ModelTables, RewriteTables, SplitTables
 
 CAPACITIES = tuple(1 << bits for bits in range(10, 23, 2))
 """Bytes of a block: 1 Ki, 4 Ki, … 4 Mi."""
@@ -200,8 +200,13 @@ def open_device(loaded: Loaded) -> DeviceEngine | None:
 def for_lowering(program: EncodeProgram, lowering: Lowering) -> EncodeProgram:
     """The program without the tables that only the other lowering reads: their shapes would tell executables apart."""
     unused = {"functions": None} if lowering == "walk" else {"walk": None}
-    steps = tuple(part._replace(**unused) if isinstance(part, SplitTables) else part for part in program.tables.steps)
-    return EncodeProgram(program.tables._replace(steps=steps), program.plan)
+
+    def stripped(part: Any) -> Any:
+        if isinstance(part, RewriteTables) and part.split is not None:
+            return part._replace(split=stripped(part.split))
+        return part._replace(**unused) if isinstance(part, SplitTables) else part
+
+    return EncodeProgram(program.tables._replace(steps=tuple(map(stripped, program.tables.steps))), program.plan)
 
 
 def without_model(program: EncodeProgram) -> EncodeProgram:

@@ -177,6 +177,16 @@ class RunPlan(RewritePlan):
 
 
 @dataclass(frozen=True)
+class MatchPlan(RewritePlan):
+    """Replaces each match of a pattern by a string of `content` bytes."""
+
+    content: int
+
+    def extra(self, size: int) -> int:
+        return _some(size, 32) if self.content > 1 else 0
+
+
+@dataclass(frozen=True)
 class IsolatePlan(RewritePlan):
     """Makes each character of a class a segment of its own."""
 

@@ -201,6 +201,7 @@ class RewriteTables(NamedTuple):
     pages    int32 [P, 256]  -1, or where a character's new bytes begin in `pool`, times 256, plus their number
     pool     uint8 [K]       new bytes; the other plans: the prefix, the content
     find     AddedTables of LiteralPlan.find
+    split    SplitTables of MatchPlan's pattern
     """
 
     members: Table | None = None
@@ -209,6 +210,7 @@ class RewriteTables(NamedTuple):
     pages: Table | None = None
     pool: Table | None = None
     find: AddedTables | None = None
+    split: SplitTables | None = None
 
 
 class Buffer(NamedTuple):

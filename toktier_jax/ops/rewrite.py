@@ -16,7 +16,9 @@ from jaxtyping import Array, Bool, Int32, UInt8
 from toktier_jax.ops.added import match_added
 from toktier_jax.ops.move import Moved, move, origins, shift
 from toktier_jax.ops.scan import Lowering, running_max, running_min
-from toktier_jax.plan import IsolatePlan, LiteralPlan, MapPlan, PrefixPlan, RewritePlan, RunPlan, StripPlan
+from toktier_jax.ops.split_arrays import split_arrays
+from toktier_jax.ops.walk import split_walk
+from toktier_jax.plan import IsolatePlan, LiteralPlan, MapPlan, MatchPlan, PrefixPlan, RewritePlan, RunPlan, StripPlan
 from toktier_jax.types import CONT, FIRST_CODE, FROZEN, REMOVED, TEXT, Buffer, RewriteTables
 
 
@@ -51,6 +53,8 @@ def rewrite(
             return _literal(plan, tables, buffer, symbols, at_end, lowering)
         case RunPlan():
             return _run(plan, tables, buffer, symbols, open_, at_end, lowering)
+        case MatchPlan():
+            return _matches(plan, tables, buffer, symbols, open_, at_end, lowering)
         case IsolatePlan():
             return _isolate(tables, buffer, symbols, open_)
     raise TypeError(type(plan).__name__)
@@ -262,18 +266,63 @@ def _run(
         buffer = buffer._replace(decided=jnp.where(reaches, jnp.minimum(buffer.decided, first), buffer.decided))
 
     def many() -> Buffer:
-        last = member & ~joined
-        widths = jnp.where(last, plan.content, jnp.where(joined, 0, 1))
-        moved = move(buffer, widths, size, lowering=lowering)
-        new = last[moved.source]
-        lead = moved.source
-        for _ in range(3):
-            lead = jnp.where(symbols[lead] == np.uint8(CONT), lead - 1, lead)
-        old = origins(buffer)
-        return _with(moved, new, _at(pool, moved.offset), old[1, moved.source], old[0, lead])
+        return _replaced(buffer, symbols, member, joined, plan.content, pool, size, lowering)
 
     differs = member & (joined | (buffer.data != pool[0])) if plan.content == 1 else member
     return lax.cond(_any(differs), many, lambda: shift(buffer, 0, size))
+
+
+def _matches(
+    plan: MatchPlan,
+    tables: RewriteTables,
+    buffer: Buffer,
+    symbols: jax.Array,
+    open_: jax.Array,
+    at_end: bool,
+    lowering: Lowering,
+) -> Buffer:
+    size = buffer.data.shape[0] + plan.extra(buffer.data.shape[0])
+    index = jnp.arange(buffer.data.shape[0], dtype=jnp.int32)
+    pool = _pool(tables)
+    assert tables.split is not None, "tables of a pattern"
+    cut = (symbols, buffer.starts, buffer.kind != np.uint8(TEXT), buffer.length, buffer.decided)
+    if lowering == "walk":
+        starts, match, known = split_walk(tables.split.walk, *cut, at_end=at_end)
+    else:
+        starts, match, known = split_arrays(tables.split.functions, *cut, at_end=at_end)
+    member = match & open_
+    joined = member & _after(member & ~starts, 1)
+    if not at_end:  # where no match is in progress, a search may begin
+        free = ~member & ((symbols != np.uint8(CONT)) | ~open_) & (index < buffer.length)
+        resume = ~member if buffer.resume is None else buffer.resume & ~member
+        buffer = buffer._replace(decided=jnp.max(jnp.where(free & (index <= known), index, 0)), resume=resume)
+
+    def many() -> Buffer:
+        return _replaced(buffer, symbols, member, joined, plan.content, pool, size, lowering)
+
+    return lax.cond(_any(member), many, lambda: shift(buffer, 0, size))
+
+
+def _replaced(
+    buffer: Buffer,
+    symbols: jax.Array,
+    member: Bool[Array, " N"],
+    joined: Bool[Array, " N"],
+    content: int,
+    pool: jax.Array,
+    size: int,
+    lowering: Lowering,
+) -> Buffer:
+    """Each run of `member` bytes, in which all but the last are `joined`, replaced by `content` bytes of `pool`."""
+    last = member & ~joined
+    widths = jnp.where(last, content, jnp.where(joined, 0, 1))
+    moved = move(buffer, widths, size, lowering=lowering)
+    new = last[moved.source]
+    lead = moved.source
+    for _ in range(3):
+        lead = jnp.where(symbols[lead] == np.uint8(CONT), lead - 1, lead)
+    old = origins(buffer)
+    return _with(moved, new, _at(pool, moved.offset), old[1, moved.source], old[0, lead])
 
 
 def _isolate(tables: RewriteTables, buffer: Buffer, symbols: jax.Array, open_: jax.Array) -> Buffer:

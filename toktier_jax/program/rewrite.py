@@ -18,6 +18,7 @@ from toktier_jax.errors import UnsupportedError
 from toktier_jax.plan import (
     IsolatePlan,
     LiteralPlan,
+    MatchPlan,
     PrefixPlan,
     QuickCheckPlan,
     RewritePlan,
@@ -29,21 +30,26 @@ from toktier_jax.program.charmap import Chain, contract, map_tables, pool_of
 from toktier_jax.program.classes import CODE_POINTS, Mask, Probe, probe
 from toktier_jax.program.normalizers import character_table, reference_normalizer
 from toktier_jax.program.quickcheck import Form
+from toktier_jax.program.split import SplitStage, split_stages, split_tables
 from toktier_jax.spec import types as spec
 from toktier_jax.spec.byte_alphabet import from_alphabet
 from toktier_jax.types import RewriteTables
 
 MAX_CODES = 8
-_MOST_REPLACED = 1 << 16  # characters of a class
+_MOST_REPLACED = 1 << 16  # characters of a class that are worth a map
 
 
 @dataclass(frozen=True, eq=False)
 class RewriteStage:
-    """One rewrite. `masks`: its class, bool [0x110000], if it has one; `tables` lack the members of the class."""
+    """One rewrite. `masks`: its class, bool [0x110000], if it has one, or those of its pattern's atoms.
+
+    `tables` lack the members of the class, and the tables of `pattern`.
+    """
 
     plan: RewritePlan
     masks: tuple[Mask, ...]
     tables: RewriteTables
+    pattern: SplitStage | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +65,8 @@ Stage = RewriteStage | QuickCheckStage
 
 def rewrite_tables(stage: RewriteStage, members: np.ndarray) -> RewriteTables:
     """Tables of a stage for the symbols of a program: symbol s lies in the stage's mask k where `members[s, k]`."""
+    if stage.pattern is not None:
+        return stage.tables._replace(split=split_tables(stage.pattern, members))
     return stage.tables._replace(members=_flags(members)) if stage.masks else stage.tables
 
 
@@ -254,7 +262,8 @@ class _Builder:
             return
         found = _CLASS.fullmatch(pattern.text)
         if found is None:
-            raise UnsupportedError(f"normalizer Replace with the pattern {pattern.text!r}, which is no single class")
+            self._replace_matches(pattern, content)
+            return
         mask = self.probe(found["one"], self.of.dialect)
         if found["more"] and content:
             pool = contract(content.encode(), self.codes)
@@ -262,8 +271,15 @@ class _Builder:
             return
         characters = np.flatnonzero(mask).tolist()
         if len(characters) > _MOST_REPLACED:
-            raise UnsupportedError(f"normalizer Replace of {len(characters)} characters (at most {_MOST_REPLACED})")
+            self._replace_matches(pattern, content)
+            return
         self._map(dict.fromkeys(characters, content))
+
+    def _replace_matches(self, pattern: spec.Pattern, content: str) -> None:
+        (stage,) = split_stages([spec.Split(pattern, "Isolated", False)], self.of.dialect, probe=self.probe)
+        pool = contract(content.encode(), self.codes)
+        tables = RewriteTables(pool=pool_of(pool))
+        self._stage(RewriteStage(MatchPlan(len(pool)), stage.masks, tables, stage))
 
     def _replace_string(self, text: str, content: str) -> None:
         literal, last, new = (contract(part.encode(), self.codes) for part in (text, text[-1], content))
