@@ -18,7 +18,7 @@ from toktier_jax.errors import (
 )
 
 if TYPE_CHECKING:
-    from toktier_jax import ops
+    from toktier_jax import models, ops, sampling
     from toktier_jax.results import Encoding, Explain, Packed, TokenBatch
     from toktier_jax.tokenizer import Tokenizer
 
@@ -29,7 +29,7 @@ _MODULES = {
     "Packed": "toktier_jax.results",
     "TokenBatch": "toktier_jax.results",
 }
-_PACKAGES = ("ops",)
+_PACKAGES = ("models", "ops", "sampling")
 
 __all__ = [
     "CapacityError",
@@ -46,7 +46,9 @@ __all__ = [
     "ToktierError",
     "UnknownSession",
     "UnsupportedError",
+    "models",
     "ops",
+    "sampling",
 ]
 
 

@@ -109,6 +109,10 @@ def build_parser() -> argparse.ArgumentParser:
     sub = add("demo", demo, "encode a file with two tokenizers, compare with the reference and time both")
     sub.add_argument("file", nargs="?", type=Path, help="a UTF-8 file (default: the interpreter's own sources)")
 
+    from .cli_sampling import add_sampling
+
+    add_sampling(add)
+
     sub = add("version", version, "print versions")
     sub.add_argument("--json", action="store_true", help="one JSON object")
     return parser

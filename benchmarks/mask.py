@@ -1,0 +1,157 @@
+"""The step-0 mask by vocabulary ranges against a padded index list, in the sampling step; and the loop against steps.
+
+python -m benchmarks.mask [--small]
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from toktier_jax.sampling.draw import choose, in_ranges
+
+from . import report
+
+VOCABULARIES = (50_000, 128_000, 262_144)
+BATCHES = (1, 8, 64, 256)
+LIMIT_US = 15.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="one small case, for tests")
+    parser.add_argument("--out", type=Path, default=None, help="folder of the results")
+    arguments = parser.parse_args(argv)
+    sizes = [(1000, 2)] if arguments.small else [(v, b) for v in VOCABULARIES for b in BATCHES if v * b <= 1 << 24]
+    rows = [measure(vocabulary, batch, 3 if arguments.small else report.REPEATS) for vocabulary, batch in sizes]
+    print(report.table(rows, list(rows[0])))
+    steps = loop_and_steps(8 if arguments.small else 64)
+    print(report.table([steps], list(steps)))
+    checks = {
+        "ranges are at least as fast as index lists, lists included": all(row["lists / ranges"] >= 1 for row in rows),
+        "the loop is not slower than jitted steps": steps["steps / loop"] >= 1,
+        "the loop is at least 3x a loop that is not jitted": steps["eager / loop"] >= 3,
+    }
+    for name, ok in checks.items():
+        print("ok    " if ok else "MISSED", name)
+    report.write(
+        "mask-small" if arguments.small else "mask", {"rows": rows, "loop": steps, "checks": checks}, arguments.out
+    )
+    return 0
+
+
+def measure(vocabulary: int, batch: int, repeats: int = report.REPEATS) -> dict[str, Any]:
+    """Microseconds of one greedy draw without a mask, with ranges, and with lists built for the call."""
+    random = np.random.default_rng(0)
+    logits = jnp.asarray(random.standard_normal((batch, vocabulary), np.float32))
+    order = random.permutation(vocabulary).astype(np.int32)
+    ranks = np.empty(vocabulary, np.int32)
+    ranks[order] = np.arange(vocabulary, dtype=np.int32)
+    low = random.integers(0, vocabulary // 2, batch)
+    width = np.minimum(random.integers(1, vocabulary // 8, batch), vocabulary - low)
+    ranges = np.stack([low, low + width], axis=1).astype(np.int32)
+    prefixes = np.full((batch, 8), vocabulary, np.int32)
+    prefixes[:, 0] = order[0]
+    keys = jax.random.split(jax.random.key(0), batch)
+    one = jnp.float32(1.0)
+    pick = functools.partial(choose, keys=keys, temperature=one, truncation=None, greedy=True)
+
+    @jax.jit
+    def plain(logits: jax.Array) -> jax.Array:
+        return pick(logits)
+
+    @jax.jit
+    def by_range(logits: jax.Array, ranks: jax.Array, ranges: jax.Array, prefixes: jax.Array) -> jax.Array:
+        return pick(jnp.where(in_ranges(ranks, ranges, prefixes), logits, -jnp.inf))
+
+    @jax.jit
+    def by_list(logits: jax.Array, ids: jax.Array) -> jax.Array:
+        rows = jnp.arange(batch, dtype=jnp.int32)[:, None]
+        return pick(jnp.where(jnp.zeros(logits.shape, bool).at[rows, ids].set(True, mode="drop"), logits, -jnp.inf))
+
+    def lists() -> np.ndarray:
+        size = 1 << int(width.max() + 1 - 1).bit_length()
+        ids = np.full((batch, size), vocabulary, np.int32)
+        for row in range(batch):
+            ids[row, : width[row]] = order[low[row] : low[row] + width[row]]
+            ids[row, width[row]] = order[0]
+        return ids
+
+    on_device = jnp.asarray(ranks)
+    calls: dict[str, Callable[[], Any]] = {
+        "plain": lambda: plain(logits),
+        "ranges": lambda: by_range(logits, on_device, ranges, prefixes),
+        "lists": lambda: by_list(logits, lists()),
+    }
+    same = np.array_equal(np.asarray(calls["ranges"]()), np.asarray(calls["lists"]()))
+    if not same:
+        raise RuntimeError("the two masks draw different tokens")
+    times = {}
+    for name, call in calls.items():
+        jax.block_until_ready(call())
+        times[name] = 1e6 * report.median(report.seconds_of(lambda call=call: jax.block_until_ready(call()), repeats))
+    return {
+        "vocabulary": vocabulary,
+        "batch": batch,
+        "plain us": times["plain"],
+        "ranges us": times["ranges"],
+        "added us": times["ranges"] - times["plain"],
+        "lists us": times["lists"],
+        "lists / ranges": times["lists"] / times["ranges"],
+    }
+
+
+def loop_and_steps(tokens: int) -> dict[str, Any]:
+    """Milliseconds a token of the jitted loop, of a Python loop over the jitted step, and of one that is not jitted."""
+    from toktier_jax import Tokenizer, models, sampling
+    from toktier_jax.sampling import loop as loops
+    from toktier_jax.sampling.run import Request, Run
+
+    tok = Tokenizer.default()
+    config = models.DecoderConfig(
+        vocab_size=tok.vocab_size, width=64, heads=4, kv_heads=2, head_dim=16, hidden=128, context_length=512,
+        windows=(0, 0), rope=models.rope_frequencies(1e4, 16), rope_window=models.rope_frequencies(1e4, 16),
+        norm_eps=1e-5, query_scale=16**-0.5,
+    )  # fmt: skip
+    lm = models.random_lm(config)
+    options = {"boundary": "none", "max_tokens": tokens, "stop_ids": (), "context_start": 0}
+
+    def whole() -> None:
+        sampling.generate(lm, tok, "it is a", **options)
+
+    def steps() -> None:
+        run = Run(Request(lm, tok, "it is a", **options))
+        for until in range(2, tokens + 1):
+            run._advance(until)
+
+    def eager() -> None:
+        run = Run(Request(lm, tok, "it is a", **options))
+        state, static = run.state, run._static(heals=False)
+        settings = jax.tree.map(jnp.asarray, run.settings)
+        for _ in range(4):
+            logits, cache = loops.forward(lm, lm.params, state, run._slots())
+            state = loops.sample(static, settings, None, state._replace(cache=cache), logits, None)
+        jax.block_until_ready(state)
+
+    times = []
+    for call, count in ((whole, tokens), (steps, tokens), (eager, 5)):
+        call()
+        times.append(1e3 * report.median(report.seconds_of(call)) / count)
+    return {
+        "loop ms": times[0],
+        "steps ms": times[1],
+        "eager ms": times[2],
+        "steps / loop": times[1] / times[0],
+        "eager / loop": times[2] / times[0],
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

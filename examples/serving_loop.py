@@ -1,0 +1,92 @@
+"""An agent conversation on a small model: time to first token with and without sessions and a reused KV cache.
+
+    python examples/serving_loop.py [--turns 6] [--model PATH.gguf]
+
+Without --model a random model of two layers is used, so that the tokenizer's share can be seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toktier_jax import Tokenizer, models, sampling
+
+TOOL = "tool: ls src\nsrc/main.py src/util.py src/parser.py\nresult: 3 files, {n} lines changed\n"
+
+
+def main(argv: Sequence[str] | None = None) -> list[dict[str, float]]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=6)
+    parser.add_argument("--model", help="a GGUF file or a model directory")
+    parser.add_argument("--context-start", type=int, default=0)
+    arguments = parser.parse_args(argv)
+    if arguments.model:
+        tok, lm = Tokenizer.from_file(arguments.model), models.load(arguments.model)
+    else:
+        tok = Tokenizer.default()
+        lm = small_model(tok.vocab_size)
+    rows = converse(lm, tok, arguments.turns, arguments.context_start)
+    print("turn  prompt ids  new ids  first token, ms: all anew  with reuse")
+    for number, row in enumerate(rows):
+        print(f"{number:4}  {row['ids']:10}  {row['new']:7}  {1e3 * row['fresh']:26.1f}  {1e3 * row['reused']:10.1f}")
+    return rows
+
+
+def converse(lm: Any, tok: Any, turns: int, start: int) -> list[dict[str, float]]:
+    """Each turn appends a tool's output to the transcript; both ways give the same ids."""
+    transcript = "You are a coding agent. Read the files, then answer.\n" * 4
+    cache = sampling.PrefixCache(lm, 4096)
+    session = open_session(tok)
+    rows = []
+    for turn in range(turns):
+        transcript += TOOL.format(n=turn)
+        if session is not None:
+            patch = session.update(transcript)
+            cache.keep(patch.keep + 1)  # and the id that the context starts with
+            prompt: Any = (start, *np.asarray(session.ids).tolist())
+        else:
+            prompt = (start, *tok.encode(transcript, False, route="reference").ids.tolist())
+        options = {"boundary": "exact", "max_tokens": 1, "temperature": 0.0, "context_start": start}
+        first, fresh = timed(lambda prompt=prompt, options=options: sampling.generate(lm, tok, prompt, **options))
+        again, reused = timed(
+            lambda prompt=prompt, options=options: sampling.generate(lm, tok, prompt, reuse=cache, **options)
+        )
+        assert first.ids == again.ids
+        new = len(prompt) - again.boundary.reused
+        rows.append({"ids": len(prompt), "new": new, "fresh": fresh, "reused": reused})
+        transcript += again.text
+    return rows
+
+
+def open_session(tok: Any) -> Any:
+    """A token session of the transcript, where this version has them."""
+    try:
+        from toktier_jax import SessionStore  # type: ignore[attr-defined]
+    except (ImportError, AttributeError):
+        return None
+    return SessionStore(tok).open("agent")
+
+
+def timed(run: Any) -> tuple[Any, float]:
+    """The result of a second call, and its seconds: the first one compiles."""
+    begin = time.perf_counter()
+    result = run()
+    return result, time.perf_counter() - begin
+
+
+def small_model(vocab_size: int) -> Any:
+    config = models.DecoderConfig(
+        vocab_size=vocab_size, width=128, heads=4, kv_heads=2, head_dim=32, hidden=256, context_length=4096,
+        windows=(0, 0), rope=models.rope_frequencies(1e4, 32), rope_window=models.rope_frequencies(1e4, 32),
+        norm_eps=1e-5, query_scale=32**-0.5,
+    )  # fmt: skip
+    return models.random_lm(config)
+
+
+if __name__ == "__main__":
+    main()
