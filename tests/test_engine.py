@@ -12,14 +12,19 @@ import toktier_jax as tt
 from tests import artifacts, corpus
 from toktier_jax import engine
 
-NAMES = ("trained-llama", "trained-sentencepiece-unk", "trained-bert-cased", "trained-roberta")
+NAMES = (
+    "trained-llama",
+    pytest.param("trained-sentencepiece-unk", marks=pytest.mark.slow),  # compiling for each takes most of its time
+    pytest.param("trained-bert-cased", marks=pytest.mark.slow),
+    pytest.param("trained-roberta", marks=pytest.mark.slow),
+)
 """No split at all; runs of spaces replaced; words; byte-level with a prefix."""
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(engine, "CAPACITIES", (1 << 9, 1 << 12, 1 << 15))
-    monkeypatch.setattr(engine, "CPU_BLOCK", 1 << 9)
+    monkeypatch.setattr(engine, "CAPACITIES", (1 << 10, 1 << 13))
+    monkeypatch.setattr(engine, "CPU_BLOCK", 1 << 10)
     return
 
 
