@@ -7,12 +7,13 @@ seam. Knows no file format, and of the reference only the normalizer that it is 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -35,6 +36,8 @@ CAPACITIES = tuple(1 << bits for bits in range(10, 23, 2))
 
 CPU_BLOCK = 1 << 18
 """On a CPU larger blocks gain nothing and leave the caches; elsewhere every block costs its launches."""
+
+T = TypeVar("T")
 
 _LEAST = 64
 """Bytes of a document in a full block of them, at least: a block has a place for as many."""
@@ -89,24 +92,23 @@ class DeviceEngine:
         """
         out: list[np.ndarray | None] = [None] * len(texts)
 
-        def encode(numbers: list[int], pieces: Pieces, offsets: np.ndarray) -> None:
+        def encode(numbers: list[int], pieces: Pieces, offsets: np.ndarray) -> tuple[list[int], list[np.ndarray]]:
             try:
                 found = self._encode(pieces, 0, int(offsets[-1]), special)
             except UnsupportedError:
-                return
-            rows = np.split(found.ids, np.searchsorted(found.starts, offsets[1:-1]))
-            for number, ids in zip(numbers, rows, strict=True):
-                out[number] = ids
+                return [], []
+            return numbers, np.split(found.ids, np.searchsorted(found.starts, offsets[1:-1]))
 
-        running: list[Future[None]] = []
-        with ThreadPoolExecutor(_workers()) as pool:
+        def packs() -> Iterator[tuple[list[int], Pieces, np.ndarray]]:
             for numbers in _packs([len(text) for text in texts], _block()):
                 offsets = np.cumsum([0, *(len(texts[number]) for number in numbers)], dtype=np.int32)
                 pieces = self._cut_pack(b"".join(texts[number] for number in numbers), offsets, special)
                 if int(pieces.status) == OK:
-                    running.append(pool.submit(encode, numbers, pieces, offsets))
-        for each in running:
-            each.result()
+                    yield numbers, pieces, offsets
+
+        for numbers, rows in _side_by_side(encode, packs(), _workers()):
+            for number, ids in zip(numbers, rows, strict=True):
+                out[number] = ids
         return out
 
     def _cut_pack(self, data: bytes, offsets: np.ndarray, special: Special) -> Pieces:
@@ -130,17 +132,11 @@ class DeviceEngine:
         self, data: bytes, special: Special, progress: Callable[[int], object] | None, *, checked: bool
     ) -> Iterator[DeviceResult]:
         """Tokens of `data`, block by block; positions are bytes of `data`."""
-        waiting: deque[Future[DeviceResult]] = deque()
-        workers = 1 if len(data) <= _block() else _workers()
-        with ThreadPoolExecutor(workers) as pool:
-            for begin, end, pieces in self._cut(data, special, checked=checked):
-                waiting.append(pool.submit(self._encode, pieces, begin, end, special))
-                if len(waiting) > workers:
-                    yield waiting.popleft().result()
-                    if progress is not None:
-                        progress(begin)
-            while waiting:
-                yield waiting.popleft().result()
+        blocks = ((pieces, begin, end, special) for begin, end, pieces in self._cut(data, special, checked=checked))
+        for found in _side_by_side(self._encode, blocks, 1 if len(data) <= _block() else _workers()):
+            yield found
+            if progress is not None and len(found.ends):
+                progress(int(found.ends[-1]))
         if progress is not None:
             progress(len(data))
 
@@ -285,6 +281,21 @@ def _options() -> dict[str, bool] | None:
 def _block() -> int:
     """Bytes of the blocks that a long text is cut into."""
     return CPU_BLOCK if jax.default_backend() == "cpu" else CAPACITIES[-1]
+
+
+def _side_by_side(run: Callable[..., T], calls: Iterable[tuple[Any, ...]], workers: int) -> Iterator[T]:
+    """`run(*call)` of each, in order, some of them at a time."""
+    if workers == 1:
+        yield from itertools.starmap(run, calls)
+        return
+    waiting: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        for call in calls:
+            waiting.append(pool.submit(run, *call))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _workers() -> int:
