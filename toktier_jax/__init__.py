@@ -20,6 +20,7 @@ from toktier_jax.errors import (
 if TYPE_CHECKING:
     from toktier_jax import models, ops, sampling
     from toktier_jax.results import Encoding, Explain, Packed, TokenBatch
+    from toktier_jax.sessions import Patch, Policy, Session, SessionStore, ShadowVerifier
     from toktier_jax.tokenizer import Tokenizer
 
 _MODULES = {
@@ -28,6 +29,11 @@ _MODULES = {
     "Explain": "toktier_jax.results",
     "Packed": "toktier_jax.results",
     "TokenBatch": "toktier_jax.results",
+    "Patch": "toktier_jax.sessions",
+    "Policy": "toktier_jax.sessions",
+    "Session": "toktier_jax.sessions",
+    "SessionStore": "toktier_jax.sessions",
+    "ShadowVerifier": "toktier_jax.sessions",
 }
 _PACKAGES = ("models", "ops", "sampling")
 
@@ -38,8 +44,13 @@ __all__ = [
     "Explain",
     "InputError",
     "Packed",
+    "Patch",
+    "Policy",
     "RevisionConflict",
+    "Session",
     "SessionError",
+    "SessionStore",
+    "ShadowVerifier",
     "SpecError",
     "TokenBatch",
     "Tokenizer",

@@ -98,13 +98,13 @@ class WindowEncoder:
                 end -= 1
             part = self._encode(data[begin:end], checked)
             if end == len(data):
-                parts.append(_moved(part, begin))
-                return _joined(parts)
+                parts.append(moved(part, begin))
+                return joined(parts)
             if not part.decided:
                 size *= 2
                 continue
             size = BLOCK
-            parts.append(_moved(_cut(part, part.decided), begin))
+            parts.append(moved(cut(part, part.decided), begin))
             begin += part.decided
 
     def _encode(self, data: bytes, checked: bool) -> HostWindow:
@@ -280,21 +280,23 @@ def _last_boundary(data: bytes, boundary: np.ndarray | None) -> int:
     return at
 
 
-def _cut(part: HostWindow, stop: int) -> HostWindow:
+def cut(part: HostWindow, stop: int) -> HostWindow:
+    """The part of a window up to `stop`, where it is decided."""
     count = int(np.searchsorted(part.ends, stop, side="right"))
     anchors = part.anchors[part.anchors < stop]
     return HostWindow(part.ids[:count], part.starts[:count], part.ends[:count], anchors, stop)
 
 
-def _moved(part: HostWindow, by: int) -> HostWindow:
+def moved(part: HostWindow, by: int) -> HostWindow:
+    """A window that begins at byte `by` of another."""
     if not by:
         return part
-    by32 = np.int32(by)
-    decided = by + part.decided
-    return HostWindow(part.ids, part.starts + by32, part.ends + by32, part.anchors + by32, decided)
+    step = np.int32(by)
+    return HostWindow(part.ids, part.starts + step, part.ends + step, part.anchors + step, by + part.decided)
 
 
-def _joined(parts: list[HostWindow]) -> HostWindow:
+def joined(parts: list[HostWindow]) -> HostWindow:
+    """Windows end to end."""
     if len(parts) == 1:
         return parts[0]
     columns = list(zip(*parts, strict=True))

@@ -30,20 +30,24 @@ class Tokens(NamedTuple):
 
 
 class TokenBlocks:
-    """blocks  positions relative to `bases`; firsts: the index of each block's first token; bases: bytes of the text."""
+    """blocks  positions relative to `bases`; firsts: the index of each block's first token; bases: bytes of the text.
 
-    __slots__ = ("bases", "blocks", "count", "firsts")
+    dirty: blocks before this one are as they were when someone last set it high.
+    """
+
+    __slots__ = ("bases", "blocks", "count", "dirty", "firsts")
 
     def __init__(self) -> None:
         self.blocks: list[Tokens] = []
         self.firsts: list[int] = []
         self.bases: list[int] = []
         self.count = 0
+        self.dirty = 0
 
     def copy(self) -> TokenBlocks:
         new = TokenBlocks.__new__(TokenBlocks)
         new.blocks, new.firsts, new.bases = self.blocks.copy(), self.firsts.copy(), self.bases.copy()
-        new.count = self.count
+        new.count, new.dirty = self.count, self.dirty
         return new
 
     def get(self, start: int, stop: int) -> Tokens:
@@ -114,6 +118,7 @@ class TokenBlocks:
             else:
                 last = len(self.blocks) - 1
         whole = parts[0] if len(parts) == 1 else Tokens(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+        self.dirty = min(self.dirty, first)
         change = len(new.ids) - (stop - start)
         index = self.firsts[first] if self.blocks else 0
         blocks, firsts, bases = [], [], []

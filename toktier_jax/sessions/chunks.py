@@ -15,9 +15,10 @@ class TextChunks:
 
     chunks       no chunk is empty
     chars, data  where each chunk begins, in characters and in bytes
+    dirty        chunks before this one are as they were when someone last set it high
     """
 
-    __slots__ = ("byte_length", "chars", "chunks", "data", "length")
+    __slots__ = ("byte_length", "chars", "chunks", "data", "dirty", "length")
 
     def __init__(self, text: str = "") -> None:
         self.chunks: list[str] = []
@@ -25,12 +26,13 @@ class TextChunks:
         self.data: list[int] = []
         self.length = 0
         self.byte_length = 0
+        self.dirty = 0
         self.append(text)
 
     def copy(self) -> TextChunks:
         new = TextChunks.__new__(TextChunks)
         new.chunks, new.chars, new.data = self.chunks.copy(), self.chars.copy(), self.data.copy()
-        new.length, new.byte_length = self.length, self.byte_length
+        new.length, new.byte_length, new.dirty = self.length, self.byte_length, self.dirty
         return new
 
     def append(self, text: str) -> None:
@@ -40,6 +42,7 @@ class TextChunks:
         if self.chunks and len(self.chunks[-1]) < CHUNK:
             text = self.chunks.pop() + text
             self.length, self.byte_length = self.chars.pop(), self.data.pop()
+        self.dirty = min(self.dirty, len(self.chunks))
         for at in range(0, len(text), CHUNK):
             chunk = text[at : at + CHUNK]
             self.chunks.append(chunk)
@@ -59,6 +62,7 @@ class TextChunks:
         if last + 1 < len(self.chunks) and len(middle) < CHUNK // 4:
             last += 1
             middle += self.chunks[last]
+        self.dirty = min(self.dirty, first)
         pieces = -(-len(middle) // CHUNK) or 1
         size = -(-len(middle) // pieces) or 1
         self.chunks[first : last + 1] = [middle[at : at + size] for at in range(0, len(middle), size)]
@@ -82,6 +86,19 @@ class TextChunks:
         number = bisect_right(self.data, byte) - 1
         chunk, within = self.chunks[number], byte - self.data[number]
         return self.chars[number] + (within if chunk.isascii() else len(chunk.encode()[:within].decode()))
+
+    def char_of_floor(self, byte: int) -> int:
+        """The character that byte `byte` belongs to."""
+        if byte >= self.byte_length:
+            return self.length
+        number = bisect_right(self.data, byte) - 1
+        chunk, within = self.chunks[number], byte - self.data[number]
+        if chunk.isascii():
+            return self.chars[number] + within
+        data = chunk.encode()
+        while data[within] & 0xC0 == 0x80:
+            within -= 1
+        return self.chars[number] + len(data[:within].decode())
 
     def bytes_between(self, start: int, stop: int) -> bytes:
         """UTF-8 of bytes [start, stop); both begin characters."""

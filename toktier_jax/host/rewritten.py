@@ -1,0 +1,142 @@
+"""Windows of programs that rewrite their text: the steps before the model run in XLA, pieces are looked up here.
+
+Exact for every program, a few times slower than host/window.py, and compiled for each plan and capacity.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from toktier_jax.errors import UnsupportedError
+from toktier_jax.host.window import HostWindow, QuickCheckFailed, cut, joined, moved
+from toktier_jax.host.word_merge import WordMerger
+from toktier_jax.ops.anchors import Anchored, cut_with_anchors
+from toktier_jax.ops.encode import OK, Pieces, encode_pieces
+from toktier_jax.plan import BPEPlan, ModelPlan
+from toktier_jax.types import FROZEN, TEXT, EncodeProgram, SplitTables
+
+CAPACITIES = (1 << 12, 1 << 16, 1 << 20, 1 << 22)
+"""Bytes of a window; a longer text is cut where it is decided."""
+
+
+class RewrittenEncoder:
+    """Windows of any program. Thread-safe."""
+
+    def __init__(self, program: EncodeProgram) -> None:
+        steps = tuple(
+            part._replace(functions=None) if isinstance(part, SplitTables) else part for part in program.tables.steps
+        )
+        self._host = EncodeProgram(program.tables._replace(steps=steps), program.plan)
+        model = program.plan.model
+        assert model is not None
+        self._model = model
+        self._merger = WordMerger(model, program.tables.model) if isinstance(model, BPEPlan) else None
+        self._lock = threading.Lock()
+        self._placed: EncodeProgram | None = None
+
+    def encode(self, data: bytes, *, at_start: bool = True, checked: bool = False) -> HostWindow:
+        """As WindowEncoder.encode."""
+        if self._merger is not None:
+            self._merger.load()
+        parts: list[HostWindow] = []
+        begin, most = 0, CAPACITIES[1]
+        while True:
+            end = min(begin + most, len(data))
+            while end < len(data) and data[end] & 0xC0 == 0x80:
+                end -= 1
+            part = self._encode(data[begin:end], at_start and begin == 0, checked)
+            if end == len(data):
+                return joined([*parts, moved(part, begin)])
+            if part.decided:
+                parts.append(moved(cut(part, part.decided), begin))
+                begin += part.decided
+                most = CAPACITIES[1]
+            elif most < CAPACITIES[-1]:
+                most = CAPACITIES[CAPACITIES.index(most) + 1]
+            else:
+                raise UnsupportedError(f"a piece of the text, at byte {begin}, is longer than {most} bytes")
+
+    def _encode(self, data: bytes, at_start: bool, checked: bool) -> HostWindow:
+        size = len(data)
+        if not size:
+            none = np.zeros(0, np.int32)
+            return HostWindow(none, none, none, none, 0)
+        capacity = next(each for each in CAPACITIES if each >= size)
+        block = np.zeros(capacity, np.uint8)
+        block[:size] = np.frombuffer(data, np.uint8)
+        program = self._on_device()
+        found: Anchored = _cutter()(program, block, np.int32(size), np.bool_(at_start), np.bool_(checked))
+        if bool(found.failed):
+            raise QuickCheckFailed
+        buffer = found.buffer
+        length, limit = int(buffer.length), int(found.limit)
+        anchors = np.flatnonzero(np.asarray(found.anchors)[:length]).astype(np.int32)
+        decided = anchors[np.searchsorted(anchors, limit, side="right") - 1] if len(anchors) and limit else 0
+        if self._merger is None:
+            ids, starts, ends = self._by_xla(program, found)
+        else:
+            ids, starts, ends = self._by_piece(np.asarray(buffer.data)[:length], found, length)
+        if buffer.origin is not None:
+            origin = np.asarray(buffer.origin)
+            anchors, decided = origin[0][anchors], origin[0][decided] if decided else 0
+        return HostWindow(ids, starts, ends, anchors, int(decided))
+
+    def _by_piece(self, data: np.ndarray, found: Anchored, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        assert self._merger is not None
+        buffer = found.buffer
+        text = data.tobytes()
+        kind = np.asarray(buffer.kind)[:length]
+        token = None if buffer.token is None else np.asarray(buffer.token)
+        bounds = np.flatnonzero(np.asarray(buffer.starts)[:length]).tolist()
+        ids: list[int] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        for start, stop in zip(bounds, [*bounds[1:], length], strict=True):
+            if kind[start] == FROZEN and token is not None:
+                ids.append(int(token[start]))
+                starts.append(start)
+                ends.append(stop)
+            elif kind[start] == TEXT:
+                tokens = self._merger.find(text[start:stop])
+                if tokens is None:
+                    raise UnsupportedError("the text holds characters that only the reference can handle")
+                ids += tokens[0]
+                inner = [start + end for end in tokens[1]]
+                starts += [start, *inner[:-1]]
+                ends += inner
+        first, last = np.array(starts, np.int32), np.array(ends, np.int32)
+        if buffer.origin is not None:
+            origin = np.asarray(buffer.origin)
+            first, last = origin[0][first], origin[1][last - 1]
+        return np.array(ids, np.int32), first, last
+
+    def _by_xla(self, program: EncodeProgram, found: Anchored) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        pieces = Pieces(found.buffer, found.limit, np.int32(OK))
+        out = _encoder(self._model)(program.tables.model, pieces)
+        if int(out.status) != OK:
+            raise UnsupportedError("the text holds characters that only the reference can handle")
+        count = int(out.count)
+        return tuple(np.asarray(each)[:count] for each in (out.ids, out.byte_starts, out.byte_ends))
+
+    def _on_device(self) -> EncodeProgram:
+        if self._placed is None:
+            with self._lock:
+                if self._placed is None:
+                    self._placed = jax.device_put(self._host, jax.local_devices(backend="cpu")[0])
+        return self._placed
+
+
+@functools.cache
+def _cutter() -> Callable[..., Anchored]:
+    return jax.jit(functools.partial(cut_with_anchors, lowering="walk"))
+
+
+@functools.cache
+def _encoder(plan: ModelPlan) -> Callable[..., Any]:
+    return jax.jit(functools.partial(encode_pieces, plan, lowering="walk"))

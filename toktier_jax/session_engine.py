@@ -1,0 +1,186 @@
+"""A Tokenizer as the engine of token sessions (sessions/engine.py): which of its encodes a window takes, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import jax
+import numpy as np
+
+from toktier_jax.errors import UnsupportedError
+from toktier_jax.host import window as host_window
+from toktier_jax.host.align import Alignment
+from toktier_jax.host.assemble import DeviceResult
+from toktier_jax.host.rewritten import RewrittenEncoder
+from toktier_jax.host.window import HostWindow, QuickCheckFailed, WindowEncoder
+from toktier_jax.plan import QuickCheckPlan
+from toktier_jax.program.quickcheck import form_facts
+from toktier_jax.sessions.engine import EngineInfo, Window
+from toktier_jax.sessions.policy import Policy, Where
+from toktier_jax.spec import types as spec
+
+
+class TokenizerEngine:
+    """Windows by the compiled program; by the reference, as a black box or whole, where there is none."""
+
+    def __init__(self, tokenizer: Any, policy: Policy = Policy()) -> None:
+        """Raises UnsupportedError for a file with truncation or padding: a session's ids could not grow."""
+        self._tokenizer = tokenizer
+        self.policy = policy
+        self.taken: Counter[str] = Counter()
+        """Texts and windows encoded, by where."""
+        of: spec.TokenizerSpec = tokenizer._spec
+        for name, setting in (("truncation", of.truncation), ("padding", of.padding)):
+            if setting is not None:
+                raise UnsupportedError(f"sessions: the tokenizer file sets {name}; remove it from the file")
+        self._device = tokenizer._device
+        self._form: Any = None
+        self._encoder: WindowEncoder | RewrittenEncoder | None = None
+        reason = "compiled windows on the host"
+        if self._device is not None:
+            program = self._device._host["parse"]
+            forms = [step.form for step in program.plan.steps if isinstance(step, QuickCheckPlan) and step.form]
+            self._form = forms[0] if forms else None
+            refused = host_window.refusal(program)
+            if refused is None:
+                self._encoder = WindowEncoder(program, form_facts(self._form).contextual if self._form else None)
+            else:
+                reason = f"compiled windows in XLA: {refused}"
+                self._encoder = RewrittenEncoder(program)
+        else:
+            reason = f"on the reference: {tokenizer._refusal}"
+        boundary = self._device is None and _has_boundaries(of)
+        if self._device is None and not boundary:
+            reason += "; no boundary is provable, so every change encodes the whole text"
+        added = [len(token.content) for token in of.added_tokens]
+        self._boundaries = boundary
+        self.info = EngineInfo(
+            fingerprint=tokenizer.fingerprint,
+            leading=tuple(of.post_processor.before),
+            longest_token=_longest_token(tokenizer) if boundary else 128,
+            longest_added=max(added, default=0),
+            way="anchors" if self._device is not None else "black box" if boundary else "full",
+            reason=reason,
+        )
+
+    def encode_full(self, text: bytes) -> Window:
+        """The whole text, where the policy wants it. What is beyond the program goes to the reference."""
+        where = self.policy.cold(len(text), _accelerated()) if self._encoder is not None else "reference"
+        try:
+            if where != "reference":
+                return self._encode(text, where, True)
+        except UnsupportedError:
+            pass
+        return self.encode_reference(text)
+
+    def encode_window(self, text: bytes, *, at_start: bool, at_end: bool) -> Window:
+        """Raises UnsupportedError where only the reference can encode this text, and then the whole of it."""
+        if self._encoder is None:
+            return self.encode_reference(text)
+        return self._encode(text, self.policy.change(len(text), _accelerated()), at_start)
+
+    def _encode(self, text: bytes, where: Where, at_start: bool) -> Window:
+        device = where == "device" and (at_start or isinstance(self._encoder, WindowEncoder))
+        self.taken["device" if device else "host"] += 1
+        places = self._window(text, at_start)
+        if not device:
+            return Window(places.ids, places.starts, places.ends, places.anchors, places.decided)
+        found = self._device.encode(text, "parse")
+        return Window(found.ids, found.starts, found.ends, places.anchors, places.decided)
+
+    def encode_reference(self, text: bytes) -> Window:
+        self.taken["reference"] += 1
+        found = self._tokenizer.encode(text, add_special_tokens=False, route="reference")
+        spans = found.byte_spans
+        anchors = _boundaries(text) if self._boundaries else np.zeros(0, np.int32)
+        return Window(found.ids, spans[:, 0], spans[:, 1], anchors, 0)
+
+    def char_spans(self, text: bytes, window: Window) -> np.ndarray:
+        count = len(self.info.leading) + len(window.ids)
+        value = text.decode()
+        if self._encoder is None or (self._form and _suspect(self._form, value)):
+            return self._tokenizer.encode(text, route="reference").char_spans[:count]
+        found = DeviceResult(window.ids, window.byte_starts, window.byte_ends, window.byte_ends)
+        made = self._tokenizer._assembler.from_device(value, text, found, add_special_tokens=True, special="parse")
+        return made.char_spans[:count]
+
+    def _window(self, text: bytes, at_start: bool) -> HostWindow:
+        try:
+            return self._run(text, at_start, checked=False)
+        except QuickCheckFailed:
+            if self._form is None:
+                raise UnsupportedError("the text holds characters that only the reference can handle") from None
+        aligned = self._device._normalize(text, "parse")
+        try:
+            found = self._run(aligned.data, at_start, checked=True)
+        except QuickCheckFailed:
+            raise UnsupportedError("the text holds characters that only the reference can handle") from None
+        return _to_original(found, aligned, text, form_facts(self._form).contextual)
+
+    def _run(self, text: bytes, at_start: bool, *, checked: bool) -> HostWindow:
+        if isinstance(self._encoder, WindowEncoder):
+            return self._encoder.encode(text, checked=checked)
+        assert self._encoder is not None
+        return self._encoder.encode(text, at_start=at_start, checked=checked)
+
+
+def _accelerated() -> bool:
+    return jax.default_backend() != "cpu"
+
+
+def _to_original(found: HostWindow, aligned: Alignment, text: bytes, contextual: np.ndarray) -> HostWindow:
+    """A window of the normalized text as one of the text; work is resumed only before characters that no form joins
+    with what is before them."""
+    begins = np.append(aligned.starts, len(text))
+    closed = np.append(0, aligned.ends)
+    last = np.maximum(found.ends - 1, found.starts)
+    starts, ends = begins[found.starts], aligned.ends[np.minimum(last, len(aligned.ends) - 1)]
+    empty = found.ends <= found.starts
+    ends = np.where(empty, starts, ends)
+    raw = np.frombuffer(text, np.uint8)
+    lead = np.flatnonzero((raw & 0xC0) != 0x80)
+    fixed = np.zeros(len(text) + 1, bool)
+    fixed[lead] = ~contextual[np.frombuffer(text.decode().encode("utf-32-le"), np.uint32)]
+    fixed[0] = True
+
+    def original(places: np.ndarray) -> np.ndarray:
+        at = begins[places]
+        return at[fixed[at] & (closed[places] <= at)]
+
+    anchors = original(found.anchors)
+    stops = original(found.anchors[found.anchors <= found.decided])
+    decided = int(stops[-1]) if len(stops) else 0
+    return HostWindow(found.ids, starts, ends, anchors, decided)
+
+
+def _suspect(form: Any, text: str) -> bool:
+    return not text.isascii() and bool(
+        form_facts(form).suspect[np.frombuffer(text.encode("utf-32-le"), np.uint32)].any()
+    )
+
+
+def _has_boundaries(of: spec.TokenizerSpec) -> bool:
+    """Whether a space before an ASCII letter or digit parts a text in two for every step of the reference."""
+    normal = spec.BertNormalizer | spec.Lowercase | spec.Unicode | spec.StripAccents
+    parts = spec.BertPreTokenizer | spec.Whitespace | spec.WhitespaceSplit
+    plain = not any(token.lstrip or token.rstrip or token.single_word for token in of.added_tokens)
+    crossing = any(_boundaries(token.content.encode()).size for token in of.added_tokens)
+    return (
+        all(isinstance(step, normal) for step in of.normalizers)
+        and bool(of.pre_tokenizers)
+        and isinstance(of.pre_tokenizers[0], parts)
+        and plain
+        and not crossing
+    )
+
+
+def _boundaries(text: bytes) -> np.ndarray:
+    """Bytes at which an ASCII letter or digit follows a space."""
+    data = np.frombuffer(text, np.uint8)
+    letter = ((data | 0x20) - np.uint8(97) < 26) | (data - np.uint8(48) < 10)
+    return (np.flatnonzero((data[:-1] == 32) & letter[1:]) + 1).astype(np.int32)
+
+
+def _longest_token(tokenizer: Any) -> int:
+    return max((len(string) for string in tokenizer._vocabulary.strings if string), default=1)

@@ -1,0 +1,85 @@
+"""Finds the stored text with the longest common beginning. A hash finds candidates, the texts decide."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toktier_jax.sessions.session import Entry
+
+LENGTHS = tuple(1 << bits for bits in range(6, 25, 2))
+"""Characters of the beginnings that are hashed: 64, 256, … 16 Mi."""
+
+CANDIDATES = 8
+"""Entries kept for one beginning, the latest; as many texts are compared at most."""
+
+
+class ContentIndex:
+    """Entries by the hashes of their texts' beginnings. Thread-safe; a wrong hit costs time, never correctness."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_hash: dict[tuple[int, int], list[Entry]] = {}
+        self._keys: dict[Entry, list[tuple[int, int]]] = {}
+        self._numbers = itertools.count()
+
+    def number(self) -> int:
+        """A number that no other text has."""
+        return next(self._numbers)
+
+    def add(self, entry: Entry) -> None:
+        """Takes in an entry, or the beginnings that its text has got since."""
+        text = entry.record.text
+        with self._lock:
+            keys = self._keys.setdefault(entry, [])
+            known = len(keys)
+        missing = [size for size in LENGTHS[known:] if size <= text.length]
+        if not missing:
+            return
+        fresh = [(size, hash(_beginning(text.chunks, size))) for size in missing]
+        with self._lock:
+            if self._keys.get(entry) is not keys or len(keys) != known:
+                return
+            for key in fresh:
+                keys.append(key)
+                found = self._by_hash.setdefault(key, [])
+                found.append(entry)
+                del found[:-CANDIDATES]
+
+    def remove(self, entry: Entry) -> None:
+        with self._lock:
+            for key in self._keys.pop(entry, ()):
+                found = self._by_hash.get(key, [])
+                if entry in found:
+                    found.remove(entry)
+                if not found:
+                    self._by_hash.pop(key, None)
+
+    def longest(self, text: str) -> tuple[Entry, int] | None:
+        """The entry that shares most with the beginning of `text`, and how many characters."""
+        for size in reversed(LENGTHS):
+            if size > len(text):
+                continue
+            with self._lock:
+                found = list(self._by_hash.get((size, hash(text[:size])), ()))
+            best: tuple[Entry, int] | None = None
+            for entry in found:
+                with entry.lock:
+                    common = entry.record.text.common_prefix(text)
+                if common >= size and (best is None or common > best[1]):
+                    best = entry, common
+            if best is not None:
+                return best
+        return None
+
+
+def _beginning(chunks: list[str], size: int) -> str:
+    parts: list[str] = []
+    for chunk in chunks:
+        parts.append(chunk[:size])
+        size -= len(parts[-1])
+        if not size:
+            break
+    return "".join(parts)

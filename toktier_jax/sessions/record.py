@@ -1,0 +1,64 @@
+"""The record of a session: its text, its tokens, and from where an append goes on. Values and copies, no encode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from toktier_jax.sessions.blocks import ANCHOR, INNER, TokenBlocks, Tokens
+from toktier_jax.sessions.chunks import TextChunks
+from toktier_jax.sessions.engine import Window
+
+
+@dataclass
+class Record:
+    """What is known of one text.
+
+    leading   template ids before the text; they are no tokens of the blocks
+    resume    byte from which an append encodes anew: what ends before stays whatever follows
+    revision  grows by one with each change
+    distrust  why everything is encoded by the reference from now on; None as long as it is not
+    """
+
+    leading: tuple[int, ...] = ()
+    text: TextChunks = field(default_factory=TextChunks)
+    tokens: TokenBlocks = field(default_factory=TokenBlocks)
+    resume: int = 0
+    revision: int = 0
+    distrust: str | None = None
+
+    def copy(self) -> Record:
+        """A record that shares every chunk and block with this one; costs a few pointers for every few thousand
+        characters."""
+        return Record(self.leading, self.text.copy(), self.tokens.copy(), self.resume, self.revision, self.distrust)
+
+    @property
+    def count(self) -> int:
+        """Ids, leading ones included."""
+        return len(self.leading) + self.tokens.count
+
+    @property
+    def bytes_held(self) -> int:
+        """About how much memory the record holds alone."""
+        text = sum(map(len, self.text.chunks[-1:])) + 49 * len(self.text.chunks) + self.text.byte_length
+        return text + 13 * self.tokens.count + 700 * len(self.tokens.blocks) + 1024
+
+
+def flagged(window: Window, base: int, until: int | None = None) -> Tokens:
+    """The tokens of a window that begins at byte `base`, with flags. Anchors inside the text removed by a split, where
+    no token begins, are left out."""
+    starts, ends = window.byte_starts.astype(np.int64), window.byte_ends.astype(np.int64)
+    flags = np.zeros(len(starts), np.uint8)
+    for places, flag in ((window.anchors, ANCHOR), (window.inner, INNER)):
+        if len(places) and len(starts):
+            at = np.searchsorted(starts, places, side="left")
+            inside = at < len(starts)
+            at, places = at[inside], places[inside]
+            fits = starts[at] == places
+            at = at[fits]
+            before = np.where(at > 0, ends[at - 1], 0)
+            flags[at[before <= starts[at]]] |= flag
+    if base:
+        starts, ends = starts + base, ends + base
+    return Tokens(window.ids, starts, ends, flags)

@@ -1,0 +1,269 @@
+"""Session: a handle on one record of a store. Checks arguments, takes the record's lock, and asks the repair."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from toktier_jax.errors import ClosedSession, InputError, UnknownSession
+from toktier_jax.sessions.engine import Engine, Window
+from toktier_jax.sessions.patch import Patch
+from toktier_jax.sessions.record import Record, flagged
+from toktier_jax.sessions.repair import repair
+
+
+@dataclass(eq=False)
+class Entry:
+    """A record in memory, and what the store knows of it. `lock` guards everything but `handles` and `used`."""
+
+    key: str | int
+    """The name, or the number of a text without one."""
+    record: Record
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    counts: Counter[str] = field(default_factory=Counter)
+    told: Counter[str] = field(default_factory=Counter)
+    """What of `counts` the store has added to its own."""
+    handles: int = 0
+    used: float = field(default_factory=time.monotonic)
+    deleted: bool = False
+    stale: bool = False
+    """Another process has changed the stored record: it is to be read again."""
+    stored: Any = None
+    """What the disk holds of it."""
+    size: int = 0
+    ids: Callable[[], np.ndarray | None] = lambda: None
+    """The ids that were last given out, while someone holds them."""
+
+    @property
+    def name(self) -> str:
+        return str(self.key)
+
+
+class Host(Protocol):
+    """What a handle asks of its store."""
+
+    engine: Engine
+
+    def check_open(self) -> None: ...
+    def refresh(self, entry: Entry) -> None: ...
+    def begin(self, entry: Entry) -> Record: ...
+    def commit(self, entry: Entry, record: Record) -> None: ...
+    def observed(self, entry: Entry, patch: Patch, seconds: float) -> None: ...
+    def fork(self, entry: Entry, name: str) -> Session: ...
+    def release(self, entry: Entry) -> None: ...
+
+
+class Session:
+    """A text and its ids, kept equal to a full encode less the template ids after the text. Thread-safe.
+
+    Every method raises ClosedSession after `close` and UnknownSession where the session was deleted.
+    """
+
+    def __init__(self, host: Host, entry: Entry) -> None:
+        """Use `SessionStore.open` or `get`."""
+        self._host = host
+        self._entry = entry
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        return self._entry.name
+
+    def __repr__(self) -> str:
+        record = self._entry.record
+        return f"Session({self._entry.name!r}, {record.text.length} characters, revision {record.revision})"
+
+    # ---- changes ----
+
+    def append(self, text: str) -> Patch:
+        """Adds text at the end. Costs in proportion to it."""
+        text = _checked(text)
+        with self._entry.lock:
+            length = self._current().text.length
+            return self._change(length, length, text)
+
+    def update(self, text: str) -> Patch:
+        """Makes the text this one, by what it does not have in common with it at its start and its end."""
+        if not isinstance(text, str):
+            text = _checked(text)
+        with self._entry.lock:
+            old = self._current().text
+            start = old.common_prefix(text)
+            if start == old.length:
+                return self._change(start, start, _checked(text[start:]))
+            most = min(old.length, len(text)) - start
+            tail = old.common_suffix(text, most) if most else 0
+            return self._change(start, old.length - tail, _checked(text[start : len(text) - tail]))
+
+    def replace(self, start: int, stop: int, text: str) -> Patch:
+        """Puts `text` in the place of characters [start, stop)."""
+        text = _checked(text)
+        with self._entry.lock:
+            length = self._current().text.length
+            start, stop = _offset("start", start, length), _offset("stop", stop, length)
+            if start > stop:
+                raise InputError(f"start {start} is after stop {stop}; nothing was changed")
+            return self._change(start, stop, text)
+
+    def truncate(self, n: int) -> Patch:
+        """Keeps the first `n` characters."""
+        with self._entry.lock:
+            length = self._current().text.length
+            return self._change(_offset("n", n, length), length, "")
+
+    def _change(self, start: int, stop: int, text: str) -> Patch:
+        began = time.perf_counter()
+        entry, host = self._entry, self._host
+        record = host.begin(entry)
+        if start == stop and not text:
+            empty = np.zeros(0, np.int32)
+            return Patch(record.count, empty, 0, record.revision)
+        patch = repair(record, host.engine, start, stop, text, entry.counts)
+        host.commit(entry, record)
+        host.observed(entry, patch, time.perf_counter() - began)
+        return patch
+
+    # ---- views ----
+
+    @property
+    def ids(self) -> np.ndarray:
+        """int32 [n], read-only: a snapshot of this revision, template ids before the text included."""
+        with self._entry.lock:
+            record = self._current()
+            held = self._entry.ids()
+            if held is None:
+                held = record.tokens.ids(record.leading)
+                held.flags.writeable = False
+                self._entry.ids = weakref.ref(held)
+            return held
+
+    @property
+    def byte_spans(self) -> np.ndarray:
+        """int64 [n, 2]: untrimmed bytes of the text's UTF-8; template ids are at (0, 0)."""
+        record = self._snapshot()
+        tokens = record.tokens.get(0, record.tokens.count)
+        spans = np.zeros((record.count, 2), np.int64)
+        spans[len(record.leading) :] = np.stack([tokens.starts, tokens.ends], axis=1)
+        spans.flags.writeable = False
+        return spans
+
+    @property
+    def char_spans(self) -> np.ndarray:
+        """int64 [n, 2]: the reference's offsets. Computed for the whole text when asked for."""
+        record = self._snapshot()
+        tokens = record.tokens.get(0, record.tokens.count)
+        none = np.zeros(0, np.int32)
+        window = Window(tokens.ids, tokens.starts, tokens.ends, none, 0)
+        spans = self._host.engine.char_spans(str(record.text).encode(), window)
+        spans.flags.writeable = False
+        return spans
+
+    @property
+    def text(self) -> str:
+        return str(self._snapshot().text)
+
+    @property
+    def revision(self) -> int:
+        with self._entry.lock:
+            return self._current().revision
+
+    def __len__(self) -> int:
+        """Number of ids."""
+        with self._entry.lock:
+            return self._current().count
+
+    def explain(self) -> dict[str, Any]:
+        """How changes of this session are made, how often each way was taken, and why it would ever be slow."""
+        info = self._host.engine.info
+        with self._entry.lock:
+            record = self._current()
+            return {
+                "name": self._entry.name,
+                "revision": record.revision,
+                "characters": record.text.length,
+                "ids": record.count,
+                "way": "full" if record.distrust else info.way,
+                "reason": record.distrust or info.reason,
+                "resume": record.resume,
+                "changes": dict(self._entry.counts),
+            }
+
+    # ---- life ----
+
+    def fork(self, name: str) -> Session:
+        """A new session that begins as this one; both share all blocks until they differ."""
+        with self._entry.lock:
+            self._current()
+            return self._host.fork(self._entry, name)
+
+    def close(self) -> None:
+        """Ends the handle, not the record."""
+        if not self._closed:
+            self._closed = True
+            self._host.release(self._entry)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _current(self) -> Record:
+        """The record, with its lock held."""
+        self._host.check_open()
+        if self._closed:
+            raise ClosedSession(f"session {self._entry.name!r}: this handle was closed; open it again")
+        if self._entry.deleted:
+            raise UnknownSession(f"session {self._entry.name!r} was deleted")
+        if self._entry.stale:
+            self._host.refresh(self._entry)
+        return self._entry.record
+
+    def _snapshot(self) -> Record:
+        with self._entry.lock:
+            return self._current().copy()
+
+
+def encode_record(engine: Engine, text: str) -> Record:
+    """The record of a new text."""
+    record = Record(leading=engine.info.leading)
+    if text:
+        window = engine.encode_full(text.encode())
+        record.text.append(text)
+        record.tokens.splice(0, 0, flagged(window, 0), 0)
+        record.resume = window.decided
+    return record
+
+
+def _checked(text: Any) -> str:
+    """The text as str. Raises InputError for other types, lone surrogates and invalid UTF-8."""
+    if isinstance(text, str):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"text holds the lone surrogate U+{ord(text[error.start]):04X} at character {error.start}, which is "
+                "no character; nothing was changed"
+            ) from error
+        return text
+    if isinstance(text, bytes | bytearray):
+        try:
+            return bytes(text).decode()
+        except UnicodeDecodeError as error:
+            raise InputError(f"text is not UTF-8 at byte {error.start}; nothing was changed") from error
+    raise InputError(f"text must be str or UTF-8 bytes, not {type(text).__name__}; nothing was changed")
+
+
+def _offset(name: str, value: Any, length: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputError(f"{name} must be an integer, not {value!r}; nothing was changed")
+    if not 0 <= value <= length:
+        raise InputError(f"{name} {value} is not in 0 to {length}, the text's characters; nothing was changed")
+    return int(value)

@@ -1,0 +1,209 @@
+"""ShadowVerifier: encodes a sample of what sessions hold again by the reference, in a thread, off the request path.
+
+When it is behind, samples are dropped and counted. On a mismatch it writes the smallest reproduction that it finds,
+has the session go on by the reference, and calls the user's hook. It never blocks a request and never raises into one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import queue
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from toktier_jax.sessions.engine import Engine
+from toktier_jax.sessions.record import Record
+
+if TYPE_CHECKING:
+    from toktier_jax.sessions.session import Entry
+
+WAITING = 16
+"""Samples that wait at most."""
+
+REPRODUCTION = 200
+"""Characters of a reproduction that the search aims at."""
+
+SEARCH_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A session whose ids were not the reference's.
+
+    text      the smallest text found on which the engine differs from the reference (where only the repair did, the
+              text round the first id that differed)
+    position  the first byte of the session's text where the ids differ
+    path      the file with all this, None where no folder was given
+    """
+
+    session: str
+    revision: int
+    text: str
+    position: int
+    path: Path | None
+
+
+class ShadowVerifier:
+    """Verifies a share `rate` of changes. `offer` returns at once."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        rate: float,
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        on_mismatch: Callable[[Mismatch], object] | None = None,
+        distrust: Callable[[Entry, str], object] | None = None,
+        seed: int = 0,
+    ) -> None:
+        """`distrust(entry, reason)` is called before the hook; `folder` is made when it is first needed."""
+        self._engine, self._rate = engine, rate
+        self._folder = None if folder is None else Path(folder)
+        self._hook, self._distrust = on_mismatch, distrust
+        self._draw = random.Random(seed)
+        self._queue: queue.Queue[tuple[Entry, Record] | None] = queue.Queue(WAITING)
+        self._counts: Counter[str] = Counter()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._pending = 0
+
+    def offer(self, entry: Entry) -> None:
+        """Maybe verifies what the entry holds now. Called with the entry's lock held."""
+        if self._rate <= 0 or self._draw.random() >= self._rate:
+            return
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._work, name="toktier-jax shadow", daemon=True)
+                    self._thread.start()
+        if self._queue.full():
+            self._counts["dropped"] += 1
+            return
+        try:
+            with self._lock:
+                self._pending += 1
+            self._queue.put_nowait((entry, entry.record.copy()))
+            self._counts["sampled"] += 1
+        except queue.Full:
+            self._counts["dropped"] += 1
+            with self._lock:
+                self._pending -= 1
+
+    def stats(self) -> dict[str, int]:
+        """sampled, dropped, verified, mismatches, failed: numbers of samples."""
+        return {name: self._counts[name] for name in ("sampled", "dropped", "verified", "mismatches", "failed")}
+
+    def drain(self, timeout: float = 60.0) -> bool:
+        """Waits until every sample so far is verified; False if that took too long."""
+        end = time.monotonic() + timeout
+        while self._pending and time.monotonic() < end:
+            time.sleep(0.002)
+        return not self._pending
+
+    def close(self) -> None:
+        """Ends the thread; samples that wait are dropped."""
+        thread = self._thread
+        if thread is None:
+            return
+        while True:
+            try:
+                self._queue.get_nowait()
+                self._counts["dropped"] += 1
+            except queue.Empty:
+                break
+        self._queue.put(None)
+        if thread is not threading.current_thread():
+            thread.join(timeout=30)
+
+    def _work(self) -> None:
+        while (item := self._queue.get()) is not None:
+            try:
+                self._verify(*item)
+            except Exception:  # the verifier must not end, whatever an engine or a hook raises
+                self._counts["failed"] += 1
+            finally:
+                with self._lock:
+                    self._pending -= 1
+
+    def _verify(self, entry: Entry, record: Record) -> None:
+        text = str(record.text)
+        expected = self._engine.encode_reference(text.encode()).ids
+        found = record.tokens.ids()
+        self._counts["verified"] += 1
+        if np.array_equal(expected, found):
+            return
+        self._counts["mismatches"] += 1
+        shorter = min(len(expected), len(found))
+        differs = np.flatnonzero(expected[:shorter] != found[:shorter])
+        first = int(differs[0]) if len(differs) else shorter
+        tokens = record.tokens.get(first, first + 1)
+        position = int(tokens.starts[0]) if len(tokens.starts) else record.text.byte_length
+        small = self._reproduce(text, record.text.char_of_floor(position))
+        path = self._write(entry, record, small, position)
+        if self._distrust is not None:
+            self._distrust(entry, f"the ids were not the reference's at byte {position} (revision {record.revision})")
+        if self._hook is not None:
+            self._hook(Mismatch(entry.name, record.revision, small, position, path))
+
+    def _wrong(self, text: str) -> bool:
+        if not text:
+            return False
+        data = text.encode()
+        window = self._engine.encode_window(data, at_start=True, at_end=True)
+        return not np.array_equal(window.ids, self._engine.encode_reference(data).ids)
+
+    def _reproduce(self, text: str, around: int) -> str:
+        """The smallest text found, by halving what surrounds the place and then leaving out parts."""
+        end = time.monotonic() + SEARCH_SECONDS
+        near = text[max(around - REPRODUCTION // 2, 0) : around + REPRODUCTION // 2]
+        reach = 8
+        while reach < 2 * len(text):
+            part = text[max(around - reach, 0) : around + reach]
+            if self._wrong(part):
+                near = part
+                break
+            if time.monotonic() > end:
+                return near
+            reach *= 4
+        else:
+            return near
+        size = len(near) // 2
+        while size and time.monotonic() < end:
+            at, shrunk = 0, False
+            while at < len(near) and time.monotonic() < end:
+                shorter = near[:at] + near[at + size :]
+                if self._wrong(shorter):
+                    near, shrunk = shorter, True
+                else:
+                    at += size
+            if not shrunk or size > len(near) // 2:
+                size //= 2
+        return near[: max(REPRODUCTION, 1)] if len(near) > REPRODUCTION else near
+
+    def _write(self, entry: Entry, record: Record, text: str, position: int) -> Path | None:
+        if self._folder is None:
+            return None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        data = text.encode()
+        report: dict[str, Any] = {
+            "session": entry.name,
+            "revision": record.revision,
+            "fingerprint": self._engine.info.fingerprint,
+            "position": position,
+            "text": text,
+            "expected": self._engine.encode_reference(data).ids.tolist(),
+            "found": self._engine.encode_window(data, at_start=True, at_end=True).ids.tolist(),
+        }
+        path = self._folder / f"mismatch-{hashlib.sha256(data).hexdigest()[:16]}.json"
+        path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        return path

@@ -1,0 +1,385 @@
+"""SessionStore: many sessions by name, in memory and, with a path, on disk. Opens, finds, forks, forgets; no encode."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from toktier_jax.errors import ClosedSession, InputError, RevisionConflict, SessionError, UnknownSession
+from toktier_jax.sessions.content import ContentIndex
+from toktier_jax.sessions.disk import Disk
+from toktier_jax.sessions.engine import Engine, is_engine
+from toktier_jax.sessions.patch import Patch
+from toktier_jax.sessions.policy import Policy
+from toktier_jax.sessions.record import Record, flagged
+from toktier_jax.sessions.session import Entry, Session, _checked, encode_record
+from toktier_jax.sessions.shadow import Mismatch, ShadowVerifier
+
+MOST_NAME = 1024
+"""Characters of a session's name."""
+
+
+class SessionStore:
+    """Sessions of one tokenizer. Thread-safe: a lock a session; none is held while another session works.
+
+    tok        a Tokenizer, or anything that is an Engine
+    path       a directory for the store on disk; what a call returned from survives the end of the process
+    ttl        seconds after which a session that nobody uses leaves memory; without a path it is then gone
+    max_bytes  of memory, about; beyond it the least recently used sessions leave. Open handles never do
+    shadow     share of changes that are verified against the reference in the background
+    """
+
+    def __init__(
+        self,
+        tok: Any,
+        path: str | os.PathLike[str] | None = None,
+        ttl: float = 3600.0,
+        max_bytes: int = 1 << 30,
+        shadow: float = 0.0,
+        *,
+        policy: Policy | None = None,
+        quarantine: str | os.PathLike[str] | None = None,
+        on_mismatch: Callable[[Mismatch], object] | None = None,
+    ) -> None:
+        """`quarantine`: a directory for reproductions of mismatches; `on_mismatch` is called with each.
+
+        Raises UnsupportedError for a tokenizer with truncation or padding, SessionError where `path` cannot be used.
+        """
+        self.engine: Engine = tok if is_engine(tok) else _engine(tok, policy or Policy())
+        self._ttl, self._max_bytes = ttl, max_bytes
+        self._lock = threading.Lock()
+        self._entries: dict[str | int, Entry] = {}
+        self._content = ContentIndex()
+        self._counts: Counter[str] = Counter()
+        self._changes: Counter[str] = Counter()
+        self._seconds = 0.0
+        self._bytes = 0
+        self._closed = False
+        self._swept = time.monotonic()
+        self._disk = None if path is None else Disk(path, self.engine.info.fingerprint, self._count)
+        self._verifier = ShadowVerifier(
+            self.engine, shadow, folder=quarantine, on_mismatch=on_mismatch, distrust=self._distrust
+        )
+
+    # ---- sessions ----
+
+    def open(self, name: str, text: str | None = None) -> Session:
+        """The session of that name, made if it is new. `text`: what its text shall be."""
+        self.check_open()
+        _check_name(name)
+        entry = self._find(name)
+        if entry is None:
+            record = encode_record(self.engine, "" if text is None else _checked(text))
+            made = self._add(name, record)
+            if made is not None:
+                return made
+            entry = self._find(name)  # another thread was faster
+            if entry is None:
+                raise UnknownSession(f"session {name!r} was deleted while it was opened")
+        session = Session(self, entry)
+        if text is not None:
+            try:
+                session.update(text)
+            except BaseException:
+                session.close()
+                raise
+        return session
+
+    def get(self, name: str) -> Session:
+        """The session of that name. Raises UnknownSession."""
+        self.check_open()
+        _check_name(name)
+        entry = self._find(name)
+        if entry is None:
+            raise UnknownSession(f"there is no session {name!r}")
+        return Session(self, entry)
+
+    def list(self) -> list[str]:
+        """Names, in order."""
+        self.check_open()
+        with self._lock:
+            names = {key for key in self._entries if isinstance(key, str)}
+        return sorted(names | set(self._disk.names() if self._disk else ()))
+
+    def delete(self, name: str) -> None:
+        """Forgets a session, here and on disk; its handles raise UnknownSession from now on. Raises UnknownSession."""
+        self.check_open()
+        _check_name(name)
+        with self._lock:
+            entry = self._entries.get(name)
+        if entry is not None:
+            with entry.lock:
+                entry.deleted = True
+                known = self._disk.delete(name) if self._disk else True
+                self._forget(entry)
+        else:
+            known = self._disk.delete(name) if self._disk else False
+        if not known:
+            raise UnknownSession(f"there is no session {name!r}")
+
+    def encode(self, text: str) -> Session:
+        """A text without a name: a handle on its ids, made from the longest stored text that it shares a prefix with.
+
+        A hash finds the candidates, the text decides. The result is kept for the next text that begins like it.
+        """
+        self.check_open()
+        text = _checked(text)
+        key = self._content.number()
+        found = self._content.longest(text)
+        source: Entry | None = found[0] if found else None
+        if source is not None:
+            with source.lock:
+                record = None if source.deleted or source.stale else source.record.copy()
+            if record is not None:
+                with self._lock:
+                    self._counts["content hits"] += 1
+                entry = Entry(key, record)
+                entry.handles = 1
+                session = Session(self, entry)
+                session.update(text)
+                self._supersede(source, entry)
+                return session
+        with self._lock:
+            self._counts["content misses"] += 1
+        made = self._add(key, encode_record(self.engine, text))
+        assert made is not None, "numbers are given out once"
+        return made
+
+    def stats(self) -> dict[str, Any]:
+        """Counters since the store was opened, and what it holds."""
+        with self._lock:
+            entries = list(self._entries.values())
+            counts, changes = dict(self._counts), dict(self._changes)
+            held, seconds = self._bytes, self._seconds
+        return {
+            "sessions": len(entries),
+            "handles": sum(entry.handles for entry in entries),
+            "bytes": held,
+            "changes": changes,
+            "seconds": seconds,
+            "counts": counts,
+            "shadow": self._verifier.stats(),
+        }
+
+    def close(self) -> None:
+        """Ends the store and all its handles. What is on disk stays."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._verifier.close()
+        if self._disk:
+            self._disk.close()
+
+    def __enter__(self) -> SessionStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- what handles ask ----
+
+    def check_open(self) -> None:
+        if self._closed:
+            raise ClosedSession("the session store was closed; open a new one")
+
+    def begin(self, entry: Entry) -> Record:
+        """The record to change: with a disk a copy, which counts only once it is written."""
+        return entry.record.copy() if self._disk and isinstance(entry.key, str) else entry.record
+
+    def commit(self, entry: Entry, record: Record) -> None:
+        if self._disk and isinstance(entry.key, str):
+            try:
+                entry.stored = self._disk.save(entry.key, record, entry.stored)
+            except RevisionConflict:
+                entry.stale = True
+                self._count("conflicts")
+                raise
+            entry.record = record
+        entry.ids = lambda: None
+
+    def observed(self, entry: Entry, patch: Patch, seconds: float) -> None:
+        """After a change: counters, memory, and the verifier."""
+        entry.used = time.monotonic()
+        size = entry.record.bytes_held
+        with self._lock:
+            self._changes.update(entry.counts - entry.told)
+            entry.told = entry.counts.copy()
+            self._seconds += seconds
+            if self._entries.get(entry.key) is entry:
+                self._bytes += size - entry.size
+                entry.size = size
+        self._content.add(entry)
+        self._verifier.offer(entry)
+        self._make_room()
+
+    def refresh(self, entry: Entry) -> None:
+        """Reads a record again that another process has changed."""
+        assert self._disk is not None
+        loaded = self._disk.load(entry.name)
+        if loaded is None:
+            entry.deleted = True
+            self._forget(entry)
+            raise UnknownSession(f"session {entry.name!r} was deleted by another process, or its data is damaged")
+        entry.record, entry.stored = loaded
+        entry.stale = False
+        entry.ids = lambda: None
+
+    def fork(self, entry: Entry, name: str) -> Session:
+        _check_name(name)
+        if self._find(name, touch=False) is not None:
+            raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
+        made = self._add(name, entry.record.copy(), parent=entry)
+        if made is None:
+            raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
+        return made
+
+    def release(self, entry: Entry) -> None:
+        with self._lock:
+            entry.handles -= 1
+            entry.used = time.monotonic()
+
+    # ---- inside ----
+
+    def _count(self, what: str) -> None:
+        with self._lock:
+            self._counts[what] += 1
+
+    def _find(self, name: str, *, touch: bool = True) -> Entry | None:
+        """The entry, from memory or from disk, with one handle more."""
+        self._sweep()
+        with self._lock:
+            entry = self._entries.get(name)
+            if entry is not None:
+                entry.handles += touch
+                entry.used = time.monotonic()
+        if entry is not None:
+            if self._disk and not entry.stale and self._disk.revision(name) != entry.record.revision:
+                with entry.lock:  # a change of this process may be on its way
+                    entry.stale = self._disk.revision(name) != entry.record.revision
+            return entry
+        loaded = self._disk.load(name) if self._disk else None
+        if loaded is None:
+            return None
+        record, stored = loaded
+        fresh = Entry(name, record, stored=stored)
+        with self._lock:
+            entry = self._entries.setdefault(name, fresh)
+            entry.handles += touch
+            if entry is fresh:
+                self._counts["loaded"] += 1
+                entry.size = record.bytes_held
+                self._bytes += entry.size
+        self._content.add(entry)
+        return entry
+
+    def _add(self, name: str | int, record: Record, parent: Entry | None = None) -> Session | None:
+        """A handle on a new session; None where the name was taken meanwhile."""
+        entry = Entry(name, record)
+        entry.handles = 1
+        with entry.lock:
+            with self._lock:
+                if name in self._entries:
+                    return None
+                self._entries[name] = entry
+                entry.size = record.bytes_held if parent is None else 2048
+                self._bytes += entry.size
+            if self._disk and isinstance(name, str):
+                try:
+                    entry.stored = self._disk.create(name, record, parent.stored if parent else None)
+                except BaseException as error:
+                    entry.deleted = True
+                    self._forget(entry)
+                    if isinstance(error, RevisionConflict):
+                        return None
+                    raise
+        if parent is None:
+            self._content.add(entry)
+            self._make_room()
+        return Session(self, entry)
+
+    def _forget(self, entry: Entry) -> None:
+        with self._lock:
+            if self._entries.get(entry.key) is entry:
+                del self._entries[entry.key]
+                self._bytes -= entry.size
+        self._content.remove(entry)
+
+    def _supersede(self, source: Entry, entry: Entry) -> None:
+        """Keeps a nameless text; the nameless one that it continues is of no more use."""
+        if isinstance(source.key, int) and source.handles == 0 and entry.record.resume >= source.record.resume:
+            self._forget(source)
+        entry.size = entry.record.bytes_held
+        with self._lock:
+            self._entries[entry.key] = entry
+            self._bytes += entry.size
+        self._content.add(entry)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Least recently used sessions without handles leave memory until it is below its cap."""
+        if self._bytes <= self._max_bytes:
+            return
+        with self._lock:
+            idle = sorted((each for each in self._entries.values() if not each.handles), key=lambda each: each.used)
+            for entry in idle:
+                if self._bytes <= self._max_bytes:
+                    break
+                self._drop(entry, "evicted")
+
+    def _sweep(self) -> None:
+        """Sessions that nobody has used for `ttl` leave memory."""
+        now = time.monotonic()
+        if now - self._swept < min(self._ttl / 4, 60.0):
+            return
+        with self._lock:
+            self._swept = now
+            for entry in list(self._entries.values()):
+                if not entry.handles and now - entry.used > self._ttl:
+                    self._drop(entry, "expired")
+
+    def _drop(self, entry: Entry, why: str) -> None:
+        """With the store's lock held."""
+        del self._entries[entry.key]
+        self._bytes -= entry.size
+        self._counts[why] += 1
+        self._content.remove(entry)
+
+    def _distrust(self, entry: Entry, reason: str) -> None:
+        """The session goes on by the reference."""
+        with entry.lock:
+            if entry.deleted or entry.record.distrust:
+                return
+            record = self.begin(entry)
+            record.distrust = reason
+            text = str(record.text)
+            if text:
+                fresh = Record(record.leading, revision=record.revision, distrust=reason)
+                fresh.text = record.text
+                fresh.tokens.splice(0, 0, flagged(self.engine.encode_reference(text.encode()), 0), 0)
+                record = fresh
+            record.revision += 1
+            self.commit(entry, record)
+            entry.record = record
+        self._count("quarantined")
+
+
+def _engine(tok: Any, policy: Policy) -> Engine:
+    from toktier_jax.session_engine import TokenizerEngine
+
+    return TokenizerEngine(tok, policy)
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise InputError(f"a session's name must be a string of at least one character, not {name!r:.80}")
+    if len(name) > MOST_NAME:
+        raise InputError(f"a session's name must have at most {MOST_NAME} characters, not {len(name)}")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"a session's name holds a lone surrogate at character {error.start}") from error
