@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -31,18 +32,16 @@ def suffixes(tok: Any) -> tuple[bytes, ...]:
 
 def covers(tok: Any, prompt: bytes, *, strict: bool) -> set[tuple[int, ...]]:
     """The covers C (or C+) that some suffix shows; ids of the prompt's text alone, without a template."""
-    vocabulary, found = vocabulary_of(tok), set()
+    vocabulary, found, texts = vocabulary_of(tok), set(), []
     for suffix in suffixes(tok):
-        try:
-            text = (prompt + suffix).decode()
-        except UnicodeDecodeError:
-            continue
-        length = 0
-        ids = tok.reference.encode(text, add_special_tokens=False).ids
+        with contextlib.suppress(UnicodeDecodeError):
+            texts.append((prompt + suffix).decode())
+    for encoding in tok.reference.encode_batch_fast(texts, add_special_tokens=False):
+        length, ids = 0, encoding.ids
         for at, id in enumerate(ids):
             if id in vocabulary.special:
                 break
-            length += len(tok.token_bytes(id))
+            length += len(vocabulary.strings[id])
             if length >= len(prompt) + strict:
                 found.add(tuple(ids[: at + 1]))
                 break

@@ -63,13 +63,13 @@ def test_prompts_that_break_simpler_rules(prompt: str) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"ignore_merges": True, "added": True}], ids=["plain", "wholes"])
 def test_covers_are_those_of_brute_force(options: dict, scale: float) -> None:
-    for prompt in prompts(int(5 * scale), seed=5):
+    for prompt in prompts(max(1, int(4 * scale)), seed=5):
         check(small.tokenizer(**options), prompt)
 
 
 def test_a_closed_piece_that_is_a_token_is_that_token_alone() -> None:
     tok = small.tokenizer(ignore_merges=True)
-    for prompt in (b"der dampft", b"der dampf", b"der dam"):
+    for prompt in (b"der dampft", b"der dam"):
         check(tok, prompt)
 
 
