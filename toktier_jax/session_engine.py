@@ -24,7 +24,7 @@ from toktier_jax.spec import types as spec
 class TokenizerEngine:
     """Windows by the compiled program; by the reference, as a black box or whole, where there is none."""
 
-    def __init__(self, tokenizer: Any, policy: Policy = Policy()) -> None:
+    def __init__(self, tokenizer: Any, policy: Policy) -> None:
         """Raises UnsupportedError for a file with truncation or padding: a session's ids could not grow."""
         self._tokenizer = tokenizer
         self.policy = policy

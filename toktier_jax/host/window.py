@@ -7,6 +7,7 @@ path cannot do it refuses by name before it is made (`refusal`), or for one wind
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import NamedTuple
 
@@ -136,7 +137,7 @@ class WindowEncoder:
         fixed = {start: index for start, _, index in spans}
         removed = state.removed
         known, find = self.merger.known, self.merger.find
-        pieces = [data[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
+        pieces = [data[start:stop] for start, stop in itertools.pairwise(bounds)]
         found = [known.get(piece, -1) for piece in pieces]
         if not fixed and removed is None and -1 not in found:
             edges = np.array(bounds, np.int32)

@@ -7,6 +7,7 @@ lowest rank first. Knows no text and no pieces beside the one it is given.
 from __future__ import annotations
 
 import heapq
+import itertools
 import threading
 
 import numpy as np
@@ -79,7 +80,7 @@ class WordMerger:
         bounds = [0, *self._cuts(piece), len(piece)]
         ids: list[int] = []
         ends: list[int] = []
-        for start, stop in zip(bounds, bounds[1:], strict=False):
+        for start, stop in itertools.pairwise(bounds):
             place = (start == 0) + 2 * (stop == len(piece)) if self._plan.places else 0
             part = piece[start:stop]
             index = self._strings.get((part, place))
@@ -142,7 +143,7 @@ class WordMerger:
         """The definition: the lowest rank first, of equal ones the leftmost."""
         rules = self._rules.get
         none = 1 << 62
-        ranks = [rules(left << 32 | right, none) for left, right in zip(ids, ids[1:], strict=False)]
+        ranks = [rules(left << 32 | right, none) for left, right in itertools.pairwise(ids)]
         while ranks:
             best = min(ranks)
             if best == none:

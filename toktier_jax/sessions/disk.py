@@ -1,8 +1,8 @@
 """Sessions in SQLite (WAL): a row for each chunk of text and block of tokens, so that an append writes what it changed.
 
 What `create`, `save` or `delete` returned from survives the end of the process (`synchronous=NORMAL`; after a loss of
-power the newest changes may be missing, but nothing is torn). Rows are checked when they are read: what does not fit its
-checksum, or belongs to another tokenizer, is a counted miss, and the session begins anew.
+power the newest changes may be missing, but nothing is torn). Rows are checked when they are read: what does not fit
+its checksum, or belongs to another tokenizer, is a counted miss, and the session begins anew.
 """
 
 from __future__ import annotations
