@@ -189,8 +189,11 @@ def verify(arguments: argparse.Namespace) -> int:
 
 def demo(arguments: argparse.Namespace) -> int:
     from .demo import run_demo
+    from .demo_sampling import show_completions
 
-    return 0 if run_demo(arguments.file) else 1
+    equal = run_demo(arguments.file)
+    show_completions(sys.stdout)
+    return 0 if equal else 1
 
 
 def version(arguments: argparse.Namespace) -> int:

@@ -37,9 +37,6 @@ def run_demo(file: Path | None = None, *, repeats: int = 3, out: TextIO = sys.st
         print(f"\nSKIPPED: {error}", file=out)
     else:
         equal.append(report("Qwen3", qwen3, text, repeats, out))
-    from .demo_sampling import show_completions
-
-    show_completions(out)
     return all(equal)
 
 

@@ -1,0 +1,16 @@
+"""The examples run."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+@pytest.mark.slow
+def test_the_serving_loop_reuses_what_it_holds() -> None:
+    rows = runpy.run_path(str(EXAMPLES / "serving_loop.py"))["main"](["--turns", "3"])
+    assert all(row["new"] < row["ids"] / 4 for row in rows[1:])
