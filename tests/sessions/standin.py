@@ -48,7 +48,7 @@ class StandIn:
     def _encode(self, text: bytes, broken: bytes) -> Window:
         ids: list[int] = []
         starts: list[int] = []
-        pieces = [match.span() for match in _PIECE.finditer(text)]
+        pieces = self._pieces(text)
         for start, stop in pieces:
             if text[start:stop] == _ADDED:
                 ids.append(1)
@@ -71,11 +71,13 @@ class StandIn:
             if text.endswith(_ADDED[:size]):
                 end = len(text) - size
                 break
-        kept = [start for start, stop in (m.span() for m in _PIECE.finditer(text)) if stop <= end]
-        back = len(kept) - 1
-        while back > 0 and text[kept[back] : kept[back] + 1] in (b" ", b"\n"):
-            back -= 1
-        return kept[back] if kept else 0
+        kept = [(start, text[start:stop].strip()) for start, stop in self._pieces(text) if stop <= end]
+        while len(kept) > 1 and not kept[-1][1]:
+            kept.pop()
+        return kept[-1][0] if kept else 0
+
+    def _pieces(self, text: bytes) -> list[tuple[int, int]]:
+        return [match.span() for match in _PIECE.finditer(text)]
 
 
 def expected(engine: StandIn, text: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Random walks over sessions, compared with a full encode after every step. Also the campaign's (benchmarks/walks.py)."""
+"""Random walks over sessions, compared with a full encode after every step. benchmarks/walks.py takes many."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from toktier_jax.sessions import Patch, Session, SessionStore
 PARTS = (
     "a", " ", "  ", "\n", "\r", "\r\n", "'", "ll", "'s", "1", "12", "123", "4567", " <", "|im_start|>", "<|im_end|>",
     "<s>", "</s>", "<|x", "|>", "<|x|>", "é", "e\u0301", "\u0301", "각", "\u1100\u1161", "\u11a8", "🇩🇪", "🇩", "👩‍👩",
-    "\u200d", "𐐀", "A", "Ab", " b", "§ ", "x" * 40, "中文", "\u3000", "\t", ".", "...", "!?", "_", " \n\n ", "the quick",
-    " fox", "0" * 20, "ba" + "a" * 30, "</", "▁", " việc", "Ω", "def f(x):\n    return ", "$", "\u00a0",
+    "\u200d", "𐐀", "A", "Ab", " b", "§ ", "x" * 40, "中文", "\u3000", "\t", ".", "...", "!?", "_", " \n\n ",
+    "the quick", " fox", "0" * 20, "ba" + "a" * 30, "</", "▁", " việc", "Ω", "def f(x):\n    return ", "$", "\u00a0",
 )  # fmt: skip
 """What hurts: digits that grow, white space before a letter, halves of added tokens, marks that arrive one by one."""
 
@@ -112,7 +112,7 @@ def _compare(session: Session, text: str, want: Expected, old: np.ndarray, patch
         raise Difference(f"character spans of {text!r}")
 
 
-def reference(tokenizer) -> Callable[[str], Expected]:  # noqa: ANN001
+def reference(tokenizer) -> Callable[[str], Expected]:
     """Full encodes by the reference of a Tokenizer."""
     after = len(tokenizer.spec.post_processor.after)
 

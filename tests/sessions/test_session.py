@@ -1,0 +1,158 @@
+"""Handles: what they refuse, what they leave untouched, snapshots and forks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.sessions.standin import StandIn, expected
+from toktier_jax import ClosedSession, InputError, SessionStore, UnknownSession
+from toktier_jax.errors import SessionError
+
+
+@pytest.fixture
+def store() -> SessionStore:
+    return SessionStore(StandIn())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda s: s.append("\ud800"),
+        lambda s: s.append(3),
+        lambda s: s.append(b"\xff"),
+        lambda s: s.replace(-1, 0, "x"),
+        lambda s: s.replace(0, 99, "x"),
+        lambda s: s.replace(3, 2, "x"),
+        lambda s: s.replace(True, 2, "x"),
+        lambda s: s.replace(0, 1.5, "x"),
+        lambda s: s.truncate(99),
+        lambda s: s.truncate(-1),
+        lambda s: s.update("hello\udfff"),
+        lambda s: s.update(None),
+    ],
+)
+def test_bad_input_changes_nothing(store: SessionStore, call) -> None:
+    session = store.open("a", "hello world")
+    before = session.ids
+    with pytest.raises(InputError):
+        call(session)
+    assert session.text == "hello world"
+    assert session.revision == 0
+    assert session.ids is before
+
+
+@pytest.mark.parametrize("name", ["", "x" * 1025, None, 3, b"a", "\ud800"])
+def test_names_that_are_refused(store: SessionStore, name) -> None:
+    for call in (store.open, store.get, store.delete):
+        with pytest.raises(InputError):
+            call(name)
+
+
+@pytest.mark.parametrize("name", ["x" * 1024, "\0", "\n", " ", "../a", "'; DROP TABLE sessions", "名"])
+def test_names_that_are_taken(tmp_path, name: str) -> None:
+    with SessionStore(StandIn(), tmp_path) as store:
+        store.open(name, "abc")
+        assert store.list() == [name]
+    with SessionStore(StandIn(), tmp_path) as store:
+        assert store.get(name).text == "abc"
+
+
+def test_closed_deleted_unknown(store: SessionStore) -> None:
+    session, other = store.open("a", "abc"), store.open("a")
+    session.close()
+    session.close()
+    with pytest.raises(ClosedSession):
+        session.append("d")
+    assert other.append("d").revision == 1
+    store.delete("a")
+    for call in (lambda: other.append("e"), lambda: other.ids, lambda: store.get("a"), lambda: store.delete("a")):
+        with pytest.raises(UnknownSession):
+            call()
+    store.close()
+    with pytest.raises(ClosedSession):
+        store.open("a")
+
+
+def test_snapshots_and_forks_do_not_change(store: SessionStore) -> None:
+    parent = store.open("a", "one two " * 2000)
+    ids, spans, kept = parent.ids, parent.byte_spans, parent.ids.copy()
+    child = parent.fork("b")
+    with pytest.raises(SessionError):
+        parent.fork("b")
+    parent.append("three")
+    child.replace(5, 9, "X")
+    assert np.array_equal(ids, kept)
+    assert len(spans) == len(kept)
+    with pytest.raises(ValueError, match="read-only"):
+        ids[0] = 1
+    assert np.array_equal(parent.ids, expected(store.engine, parent.text))
+    assert np.array_equal(child.ids, expected(store.engine, child.text))
+
+
+def test_an_append_encodes_its_end_alone(store: SessionStore) -> None:
+    session = store.open("a", "word " * 100_000)
+    engine = store.engine
+    engine.windows.clear()
+    session.append("more words")
+    session.replace(250_000, 250_003, "x")
+    assert max(engine.windows) < 200
+
+
+def test_an_update_changes_what_differs(store: SessionStore) -> None:
+    text = "alpha beta " * 500
+    session = store.open("a", text)
+    assert session.update(text).revision == 0
+    patch = session.update(text[:2000] + "gamma" + text[2000:])
+    assert patch.keep > 500
+    assert patch.tail > 1000
+    assert len(patch.ids) < 10
+    assert session.update("").keep == 1
+    assert session.ids.tolist() == [7]
+
+
+def test_what_windows_refuse_goes_to_the_reference() -> None:
+    store = SessionStore(StandIn(refused=b"zzz"))
+    session = store.open("a", "abc ")
+    session.append("zzz")
+    session.append(" def")
+    assert np.array_equal(session.ids, expected(store.engine, "abc zzz def"))
+    assert session.explain()["changes"]["reference: refused here"] == 2
+
+
+def test_content_finds_the_longest_prefix(store: SessionStore) -> None:
+    text = "some words and more " * 400
+    store.open("a", text)
+    engine = store.engine
+    engine.windows.clear()
+    found = store.encode(text + "and then some")
+    assert max(engine.windows) < 200
+    assert np.array_equal(found.ids, expected(engine, found.text))
+    assert store.get("a").text == text
+    again = store.encode(text + "and then some more")
+    assert np.array_equal(again.ids, expected(engine, again.text))
+    assert np.array_equal(store.encode("else").ids, expected(engine, "else"))
+    assert store.stats()["counts"] == {"content hits": 2, "content misses": 1}
+    assert store.list() == ["a"]
+
+
+def test_memory_is_capped_and_open_handles_stay() -> None:
+    store = SessionStore(StandIn(), max_bytes=200_000)
+    held = store.open("held", "word " * 2000)
+    for number in range(40):
+        store.open(f"s{number}", "word " * 2000).close()
+    stats = store.stats()
+    assert stats["bytes"] <= 200_000
+    assert stats["counts"]["evicted"] > 20
+    assert held.text == "word " * 2000
+    with pytest.raises(UnknownSession):
+        store.get("s0")
+
+
+def test_what_nobody_uses_expires() -> None:
+    store = SessionStore(StandIn(), ttl=0.0)
+    store.open("a", "abc").close()
+    held = store.open("b", "abc")
+    with pytest.raises(UnknownSession):
+        store.get("a")
+    assert held.text == "abc"

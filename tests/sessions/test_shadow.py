@@ -1,0 +1,80 @@
+"""The verifier: a planted fault is caught, made small and quarantined, and the session goes on by the reference."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tests.sessions.standin import StandIn, expected
+from toktier_jax import SessionStore
+from toktier_jax.sessions import Mismatch
+
+
+def test_a_planted_fault(tmp_path: Path) -> None:
+    seen: list[Mismatch] = []
+    engine = StandIn(broken=b"fault")
+    with SessionStore(engine, shadow=1.0, quarantine=tmp_path, on_mismatch=seen.append) as store:
+        session = store.open("a", "many words here " * 300)
+        session.append("and a fault here")
+        assert store._verifier.drain()
+        text = session.text
+        assert np.array_equal(session.ids, expected(engine, text))
+        assert session.explain()["way"] == "full"
+        session.append(" fault again")
+        assert np.array_equal(session.ids, expected(engine, text + " fault again"))
+        assert store.stats()["shadow"]["mismatches"] == 1
+        assert store.stats()["counts"]["quarantined"] == 1
+        assert np.array_equal(store.open("b", "no harm").ids, expected(engine, "no harm"))
+    assert len(seen) == 1
+    assert len(seen[0].text) <= 200
+    assert "fault" in seen[0].text
+    assert seen[0].path is not None
+    report = json.loads(seen[0].path.read_text())
+    assert report["expected"] != report["found"]
+
+
+def test_quarantine_survives_a_restart(tmp_path: Path) -> None:
+    engine = StandIn(broken=b"fault")
+    with SessionStore(engine, tmp_path, shadow=1.0) as store:
+        store.open("a", "x ").append("fault")
+        assert store._verifier.drain()
+    with SessionStore(engine, tmp_path) as store:
+        session = store.get("a")
+        session.append(" fault")
+        assert np.array_equal(session.ids, expected(engine, "x fault fault"))
+
+
+def test_it_never_blocks() -> None:
+    """A verifier that is behind drops samples and says so."""
+    held = threading.Event()
+
+    class Slow(StandIn):
+        def encode_reference(self, text: bytes):
+            held.wait(30)
+            return super().encode_reference(text)
+
+    store = SessionStore(Slow(), shadow=1.0)
+    session = store.open("a")
+    start = time.perf_counter()
+    for _ in range(200):
+        session.append("word ")
+    assert time.perf_counter() - start < 5
+    assert store.stats()["shadow"]["dropped"] > 100
+    held.set()
+    store.close()
+
+
+def test_a_hook_that_raises_ends_nothing() -> None:
+    def hook(mismatch: Mismatch) -> None:
+        raise RuntimeError
+
+    store = SessionStore(StandIn(broken=b"fault"), shadow=1.0, on_mismatch=hook)
+    for name in "ab":
+        store.open(name).append("a fault")
+        assert store._verifier.drain()
+    assert store.stats()["shadow"]["mismatches"] == 2
+    store.close()
