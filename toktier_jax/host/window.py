@@ -7,8 +7,9 @@ path cannot do it refuses by name before it is made (`refusal`), or for one wind
 
 from __future__ import annotations
 
-import itertools
 import re
+from bisect import bisect_left
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -132,40 +133,46 @@ class WindowEncoder:
     def _tokens(
         self, data: bytes, state: Cut, spans: list[tuple[int, int, int]], anchors: np.ndarray, decided: int
     ) -> HostWindow:
-        bounds = np.flatnonzero(state.starts).tolist()
-        bounds.append(len(data))
-        fixed = {start: index for start, _, index in spans}
-        removed = state.removed
-        known, find = self.merger.known, self.merger.find
-        pieces = [data[start:stop] for start, stop in itertools.pairwise(bounds)]
-        found = [known.get(piece, -1) for piece in pieces]
-        if not fixed and removed is None and -1 not in found:
-            edges = np.array(bounds, np.int32)
-            return HostWindow(np.array(found, np.int32), edges[:-1], edges[1:], anchors, decided)
-        ids: list[int] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        for start, stop, index, piece in zip(bounds, bounds[1:], found, pieces, strict=False):
-            if start in fixed:
-                index = fixed[start]
-            elif removed is not None and removed[start]:
-                continue
-            if index >= 0:
-                ids.append(index)
-                starts.append(start)
-                ends.append(stop)
-                continue
-            tokens = find(piece)
+        edges = np.append(np.flatnonzero(state.starts), len(data)).astype(np.int32)
+        bounds = edges.tolist()
+        found = self.merger.look_up([data[start:stop] for start, stop in pairwise(bounds)])
+        for start, _, index in spans:
+            found[bisect_left(bounds, start)] = index
+        ids, starts, ends = np.array(found, np.int32), edges[:-1], edges[1:]
+        keep = np.ones(len(ids), bool)
+        if state.removed is not None:
+            keep = ~state.removed[starts]
+        if -1 in found:
+            ids, starts, ends = self._merged(data, ids, starts, ends, np.flatnonzero((ids < 0) & keep).tolist(), keep)
+        elif state.removed is not None:
+            ids, starts, ends = ids[keep], starts[keep], ends[keep]
+        return HostWindow(ids, starts, ends, anchors, decided)
+
+    def _merged(
+        self, data: bytes, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray, missed: list[int], keep: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Tokens of all kept pieces, where those of some (`missed`) have to be made."""
+        counts = keep.astype(np.int64)
+        made: list[int] = []
+        stops: list[int] = []
+        for number in missed:
+            begin = int(starts[number])
+            tokens = self.merger.find(data[begin : ends[number]])
             if tokens is None:
                 raise UnsupportedError("the text holds characters that only the reference can handle")
-            ids += tokens[0]
-            inner = [start + end for end in tokens[1]]
-            starts.append(start)
-            starts += inner[:-1]
-            ends += inner
-        return HostWindow(
-            np.array(ids, np.int32), np.array(starts, np.int32), np.array(ends, np.int32), anchors, decided
-        )
+            counts[number] = len(tokens[0])
+            made += tokens[0]
+            stops += [begin + stop for stop in tokens[1]]
+        of_missed = np.zeros(len(counts), bool)
+        of_missed[missed] = True
+        ids, ends, places = (np.repeat(each, counts) for each in (ids, ends, of_missed))
+        ids[places], ends[places] = made, stops
+        if keep.all():
+            return ids, np.concatenate([starts[:1], ends[:-1]]), ends
+        begins = np.repeat(starts, counts)
+        follows = np.flatnonzero(begins[1:] == begins[:-1]) + 1
+        begins[follows] = ends[follows - 1]
+        return ids, begins, ends
 
     def _classify(
         self, data: bytes, spans: list[tuple[int, int, int]], checked: bool

@@ -18,6 +18,9 @@ from toktier_jax.types import CASCADES, FIRST_CODE, SELF, BPETables, Lexicon
 KEPT = 1 << 17
 """Pieces that are remembered; then the memory begins anew."""
 
+HOT = 1 << 13
+"""Pieces of the dictionary that is asked first."""
+
 Tokens = tuple[tuple[int, ...], tuple[int, ...]]
 """Ids of a string, and the byte after each within it."""
 
@@ -30,6 +33,7 @@ class WordMerger:
         self._tables = tables
         self._lock = threading.Lock()
         self._ready = False
+        self._hot: dict[bytes, int] = {}
         self.known: dict[bytes, int] = {}
         """Pieces that are one token."""
         self.parts: dict[bytes, Tokens] = {}
@@ -50,6 +54,8 @@ class WordMerger:
             self._rules = dict(zip(keys, (rows[:, 2] << 32 | made).tolist(), strict=True))
             self._strings = _strings(self._tables.lexicon)
             self._base = np.asarray(self._tables.base).tolist()
+            plain = self._plan.unit == "byte" and not self._plan.places and min(self._base[0]) >= 0
+            self._plain: list[int] = self._base[0] if plain else []
             self._unknown = np.asarray(self._tables.unknown).tolist()
             pairs = np.asarray(self._tables.cuts.pairs)
             self._crossed = np.unpackbits(pairs.view(np.uint8), bitorder="little").astype(bool)
@@ -60,6 +66,22 @@ class WordMerger:
                 if place == whole and (index & int(SELF) or self._plan.wholes)
             }
             self._ready = True
+
+    def look_up(self, pieces: list[bytes]) -> list[int]:
+        """The ids of pieces that are one token, -1 for the others.
+
+        A small dictionary of what came lately is asked first: it stays in the processor's caches.
+        """
+        hot, known = self._hot, self.known
+        found = list(map(hot.get, pieces))
+        if None in found:
+            for number, index in enumerate(found):
+                if index is None:
+                    piece = pieces[number]
+                    found[number] = hot[piece] = known.get(piece, -1)
+            if len(hot) > HOT:
+                self._hot = {}
+        return found  # type: ignore[return-value]
 
     def find(self, piece: bytes) -> Tokens | None:
         """The tokens of a whole piece; None where it holds a symbol that only the reference can encode."""
@@ -106,6 +128,8 @@ class WordMerger:
 
     def _symbols(self, part: bytes, place: int) -> tuple[list[int], list[int]] | None:
         """Ids of the symbols before merging, and the byte after each; None where the host cannot say."""
+        if self._plain:
+            return [self._plain[byte] for byte in part], list(range(1, len(part) + 1))
         ids: list[int] = []
         ends: list[int] = []
         fused = False

@@ -45,10 +45,10 @@ class Record:
         return text + 13 * self.tokens.count + 700 * len(self.tokens.blocks) + 1024
 
 
-def flagged(window: Window, base: int, until: int | None = None) -> Tokens:
+def flagged(window: Window, base: int) -> Tokens:
     """The tokens of a window that begins at byte `base`, with flags. Anchors inside the text removed by a split, where
     no token begins, are left out."""
-    starts, ends = window.byte_starts.astype(np.int64), window.byte_ends.astype(np.int64)
+    starts, ends = window.byte_starts, window.byte_ends
     flags = np.zeros(len(starts), np.uint8)
     for places, flag in ((window.anchors, ANCHOR), (window.inner, INNER)):
         if len(places) and len(starts):
@@ -59,6 +59,7 @@ def flagged(window: Window, base: int, until: int | None = None) -> Tokens:
             at = at[fits]
             before = np.where(at > 0, ends[at - 1], 0)
             flags[at[before <= starts[at]]] |= flag
+    starts, ends = starts.astype(np.int64), ends.astype(np.int64)
     if base:
         starts, ends = starts + base, ends + base
     return Tokens(window.ids, starts, ends, flags)
