@@ -118,7 +118,8 @@ def _corpus(cut: Sequence[dict[str, Any]], aligned: Sequence[dict[str, Any]]) ->
     arms = {}
     for arm in ARMS:
         values = np.array([row["logprob"][arm] for row in cut])
-        paired = values - np.array([row["logprob"]["none"] for row in cut])
+        with np.errstate(invalid="ignore"):
+            paired = values - np.array([row["logprob"]["none"] for row in cut])
         finite = np.isfinite(paired)
         arms[arm] = {
             "mean": float(values[finite].mean()),

@@ -115,7 +115,8 @@ def loop_and_steps(tokens: int) -> dict[str, Any]:
     """Milliseconds a token of the jitted loop, of a Python loop over the jitted step, and of one that is not jitted."""
     from toktier_jax import Tokenizer, models, sampling
     from toktier_jax.sampling import loop as loops
-    from toktier_jax.sampling.run import Request, Run
+    from toktier_jax.sampling.request import Request
+    from toktier_jax.sampling.run import Run
 
     tok = Tokenizer.default()
     config = models.DecoderConfig(

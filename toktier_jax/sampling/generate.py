@@ -9,8 +9,9 @@ from toktier_jax.errors import InputError
 from toktier_jax.sampling.constraints import Constraint
 from toktier_jax.sampling.prefill import PrefixCache
 from toktier_jax.sampling.prompt import EXACT
+from toktier_jax.sampling.request import Request
 from toktier_jax.sampling.results import Event
-from toktier_jax.sampling.run import Request, Run
+from toktier_jax.sampling.run import Run
 from toktier_jax.sampling.vocabulary import TokenizerLike
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,56 +16,13 @@ from toktier_jax.sampling import constraints, loop, stops
 from toktier_jax.sampling.covers import Covers, cover_rules
 from toktier_jax.sampling.healing import Healed, heal, heal_tables
 from toktier_jax.sampling.leaves import Row, draw_leaf, leaf_tables
-from toktier_jax.sampling.prefill import Prefilled, PrefixCache, bucket, prefill
-from toktier_jax.sampling.prompt import EXACT, NO_CONTEXT, Context, read_prompts
+from toktier_jax.sampling.placement import device_tables, gatherer, on_device, on_host, owned, token_bytes
+from toktier_jax.sampling.prefill import Prefilled, bucket, prefill
+from toktier_jax.sampling.prompt import NO_CONTEXT, Context, read_prompts
+from toktier_jax.sampling.request import Request
 from toktier_jax.sampling.results import BoundaryReport, Completion, Event, TextStream, TokenLogprob, Usage
 from toktier_jax.sampling.tree import Tree, plant
-from toktier_jax.sampling.vocabulary import Vocabulary, check_logits, padded, vocabulary_of
-
-
-@dataclass(frozen=True, eq=False)
-class Request:
-    """The arguments of `generate`."""
-
-    lm: Any
-    tok: Any
-    prompt: Any
-    boundary: str = EXACT
-    max_tokens: int = 128
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    seed: int = 0
-    stop: Any = ()
-    logprobs: int = 0
-    constraint: Any = None
-    repetition_penalty: float = 1.0
-    heal_tokens: int | Literal["auto"] = 1
-    context_start: int | None = None
-    stop_ids: Sequence[int] | None = None
-    reuse: PrefixCache | None = None
-
-    def __post_init__(self) -> None:
-        for name, low, high, whole in _LIMITS:
-            value = getattr(self, name)
-            kind = int | np.integer if whole else int | float | np.integer | np.floating
-            if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
-                raise InputError(f"{name}={value!r}: expected a {'whole ' if whole else ''}number from {low} to {high}")
-        if self.repetition_penalty <= 0:
-            raise InputError("repetition_penalty: expected a number above 0")
-
-
-_LIMITS = (
-    ("max_tokens", 1, 1 << 24, True),
-    ("temperature", 0.0, 1e6, False),
-    ("top_k", 0, 1 << 30, True),
-    ("top_p", 0.0, 1.0, False),
-    ("min_p", 0.0, 1.0, False),
-    ("seed", -(1 << 63), (1 << 63) - 1, True),
-    ("logprobs", 0, 1 << 10, True),
-    ("repetition_penalty", 0.0, 1e6, False),
-)
+from toktier_jax.sampling.vocabulary import check_logits, padded, vocabulary_of
 
 
 @dataclass(eq=False)
@@ -315,7 +272,7 @@ class Run:
             if drawn[b] is not None:
                 slots += [trunk + flat - 1 for flat in prompt.tree.path(drawn[b][2])]
             rows[b, : len(slots)] = slots
-        return _gather(self.request.lm)(cache, rows)
+        return gatherer(self.request.lm)(cache, rows)
 
     # ---- constraints on the host ----
 
@@ -368,10 +325,10 @@ class Run:
         while constraint is not None and self._running() and int(self.state.step) < until:
             if pure and all(len(p.rest) <= o for p, o in zip(self.prompts, np.asarray(self.state.offset), strict=True)):
                 break
-            before = _host(self.state)
+            before = on_host(self.state)
             mask = self._host_mask(before)
             run = loop.step(request.lm, self._static(heals=self.heals), self._slots())
-            self.state = run(self.params, self.settings, _device(self.state), mask)
+            self.state = run(self.params, self.settings, on_device(self.state), mask)
             self._feed(before, self.state)
         if constraint is None or pure:
             heals = self.heals and any(
@@ -379,9 +336,9 @@ class Run:
             )
             settings = self.settings if heals or constraint is None else self.settings._replace(heal=None)
             static = self._static(heals=self.heals if constraint is None else False)
-            state = _device(self.state)
+            state = on_device(self.state)
             if pure:
-                state = state._replace(constraint=_owned(self.constraint_state))
+                state = state._replace(constraint=owned(self.constraint_state))
             run = loop.loop(request.lm, static, self._slots())
             self.state = run(self.params, settings, constraint if pure else None, state, jnp.int32(until))
             if pure:
@@ -407,7 +364,7 @@ class Run:
 
     def completions(self) -> list[Completion]:
         """The completions of all rows, as far as they are."""
-        host = _host(self.state)
+        host = on_host(self.state)
         if self.request.reuse is not None:
             prompt, count = self.prompts[0], int(host.written[0])
             ids = (*prompt.kept, *host.ids[0, : max(0, count - 1)].tolist())
@@ -470,7 +427,7 @@ class Run:
         until = 1
         self._check()
         while True:
-            host = _host(self.state._replace(cache=None))
+            host = on_host(self.state._replace(cache=None))
             for b, prompt in enumerate(self.prompts):
                 if b in over:
                     continue
@@ -498,41 +455,3 @@ _EMPTY = Covers(
     (), (), (np.zeros(0, np.int32), np.zeros(0, np.int32)),
     (np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.uint8)), None, b"",
 )  # fmt: skip
-
-
-@functools.lru_cache(maxsize=16)
-def device_tables(vocabulary: Vocabulary, size: int) -> tuple[Any, Any, Any]:
-    """known bool [V], ranks int32 [V], lengths int32 [V] for a model of `size` logits."""
-    known = [bool(string) or id in vocabulary.special for id, string in enumerate(vocabulary.strings)]
-    return (
-        jnp.asarray(padded(np.array(known, bool), size, False)),
-        jnp.asarray(padded(vocabulary.ranks, size, -1)),
-        jnp.asarray(padded(vocabulary.lengths, size, 0)),
-    )
-
-
-@functools.lru_cache(maxsize=4)
-def token_bytes(vocabulary: Vocabulary, size: int) -> Any:
-    """uint8 [size, longest] on the device."""
-    return jnp.asarray(stops.byte_table(vocabulary, size))
-
-
-@functools.lru_cache(maxsize=64)
-def _gather(lm: Any) -> Any:
-    return jax.jit(lm.gather, donate_argnums=0)
-
-
-def _owned(state: Any) -> Any:
-    """Arrays of the state as the loop's own: it donates them, and the caller may keep his."""
-    return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
-
-
-def _device(state: loop.State) -> loop.State:
-    """Every array on the device, for a function that donates them."""
-    return jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.Array) else jnp.array(leaf), state)
-
-
-def _host(state: loop.State) -> loop.State:
-    """The small arrays as numpy."""
-    small = state._replace(cache=None, keys=None, seen=None, constraint=None)
-    return jax.tree.map(np.asarray, small)

@@ -1,0 +1,51 @@
+"""What lies where: tables of a vocabulary on the device, a loop's state there and back."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from toktier_jax.sampling import loop, stops
+from toktier_jax.sampling.vocabulary import Vocabulary, padded
+
+
+@functools.lru_cache(maxsize=16)
+def device_tables(vocabulary: Vocabulary, size: int) -> tuple[Any, Any, Any]:
+    """known bool [V], ranks int32 [V], lengths int32 [V] for a model of `size` logits."""
+    known = [bool(string) or id in vocabulary.special for id, string in enumerate(vocabulary.strings)]
+    return (
+        jnp.asarray(padded(np.array(known, bool), size, False)),
+        jnp.asarray(padded(vocabulary.ranks, size, -1)),
+        jnp.asarray(padded(vocabulary.lengths, size, 0)),
+    )
+
+
+@functools.lru_cache(maxsize=4)
+def token_bytes(vocabulary: Vocabulary, size: int) -> Any:
+    """uint8 [size, longest] on the device."""
+    return jnp.asarray(stops.byte_table(vocabulary, size))
+
+
+@functools.lru_cache(maxsize=64)
+def gatherer(lm: Any) -> Any:
+    return jax.jit(lm.gather, donate_argnums=0)
+
+
+def owned(state: Any) -> Any:
+    """Arrays of the state as the loop's own: it donates them, and the caller may keep his."""
+    return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
+
+
+def on_device(state: loop.State) -> loop.State:
+    """Every array on the device, for a function that donates them."""
+    return jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.Array) else jnp.array(leaf), state)
+
+
+def on_host(state: loop.State) -> loop.State:
+    """The small arrays as numpy."""
+    small = state._replace(cache=None, keys=None, seen=None, constraint=None)
+    return jax.tree.map(np.asarray, small)
