@@ -203,6 +203,17 @@ def test_extra_tokens_and_calls_are_few(tok: Any, lm: Any) -> None:
     assert all(out.boundary.extra_calls == 0 for out in outs)
 
 
+def test_a_prompt_in_several_chunks_gives_the_same(tok: Any, lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from toktier_jax.sampling import prefill
+
+    prompts = ["it's the thing that the thi", "a ", "x\n \n", "https"]
+    whole = sampling.generate(lm, tok, prompts, temperature=0, max_tokens=3)
+    monkeypatch.setattr(prefill, "CHUNK", 8)
+    parts = sampling.generate(lm, tok, prompts, temperature=0, max_tokens=3)
+    assert [out.ids for out in parts] == [out.ids for out in whole]
+    assert [out.boundary.logprob for out in parts] == pytest.approx([out.boundary.logprob for out in whole], abs=1e-5)
+
+
 def test_a_penalty_sees_the_prompt_and_each_nodes_path(tok: Any, lm: Any) -> None:
     outs = [
         sampling.generate(lm, tok, "a a a ", temperature=0, max_tokens=8, repetition_penalty=p) for p in (1.0, 50.0)

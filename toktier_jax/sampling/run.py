@@ -17,7 +17,7 @@ from toktier_jax.sampling.covers import Covers, cover_rules
 from toktier_jax.sampling.healing import Healed, heal, heal_tables
 from toktier_jax.sampling.leaves import Row, draw_leaf, leaf_tables
 from toktier_jax.sampling.placement import device_tables, gatherer, on_device, on_host, owned, token_bytes
-from toktier_jax.sampling.prefill import Prefilled, bucket, prefill
+from toktier_jax.sampling.prefill import CHUNK, Prefilled, bucket, prefill
 from toktier_jax.sampling.prompt import NO_CONTEXT, Context, read_prompts
 from toktier_jax.sampling.request import Request
 from toktier_jax.sampling.results import BoundaryReport, Completion, Event, TextStream, TokenLogprob, Usage
@@ -414,7 +414,7 @@ class Run:
             dropped=prompt.dropped,
             logprob=prompt.logprob,
             extra_tokens=filled.forwarded[b] + filled.reused[b] - len(prompt.context.ids),
-            extra_calls=filled.calls - 1 - (max(0, len(prompt.context.ids) - filled.reused[b] - 1) // 512),
+            extra_calls=filled.calls - 1 - (max(0, len(prompt.context.ids) - filled.reused[b] - 1) // CHUNK),
             padded=filled.padded,
             reused=filled.reused[b],
         )
