@@ -28,6 +28,8 @@ from toktier_jax.sessions.record import Record
 FILE = "sessions.sqlite"
 BUSY_SECONDS = 30.0
 VERSION = 1
+LOG_PAGES = 128
+"""Pages that the write-ahead log holds before they go to the file; each time costs a sync."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (
@@ -88,6 +90,8 @@ class Disk:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+            connection.execute(f"PRAGMA journal_size_limit = {LOG_PAGES * 4096}")
             connection.execute("PRAGMA cell_size_check = ON")
             connection.executescript(_SCHEMA)
             connection.execute(f"PRAGMA user_version = {VERSION}")  # fails where nothing can be written
@@ -218,10 +222,11 @@ class Disk:
     def _write_rows(self, stored: Stored, record: Record, dirty: tuple[int, int]) -> Rows:
         """Rows for chunks and blocks that have none yet, links for all from the first that may be another."""
         chunks, blocks = record.text.chunks, record.tokens.blocks
-        ends = [base + int(block.ends[-1]) for base, block in zip(record.tokens.bases, blocks, strict=True)]
-        first = min(dirty[1], len(blocks))
-        befores = [0, *ends][first : len(blocks)]
-        gaps = [base - before for base, before in zip(record.tokens.bases[first:], befores, strict=True)]
+        first = min(dirty[1], len(blocks), len(stored.rows[_BLOCK]))
+        bases = record.tokens.bases
+        gaps = [
+            bases[at] - (bases[at - 1] + int(blocks[at - 1].ends[-1]) if at else 0) for at in range(first, len(blocks))
+        ]
         return (
             self._write_kind(stored, _CHUNK, chunks, min(dirty[0], len(chunks)), [0] * len(chunks)),
             self._write_kind(stored, _BLOCK, blocks, first, gaps),
