@@ -17,10 +17,10 @@ demo: $(STAMPS)/demo         ## encode a real file with two tokenizers, compare 
 	$(PY) -m toktier_jax demo
 
 test: $(STAMPS)/test         ## every tokenizer in one lowering, a chosen six in both
-	$(PY) -m pytest -m "not slow" $(TESTS)
+	$(PY) -m pytest -n 2 --dist loadgroup -m "not slow" $(TESTS)
 
 test-all: $(STAMPS)/test     ## the rest as well
-	$(PY) -m pytest $(TESTS)
+	$(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
 
 lint: $(STAMPS)/test
 	$(PY) -m ruff check .

@@ -31,7 +31,16 @@ def pytest_configure(config: pytest.Config) -> None:
     jax.config.update("jax_compilation_cache_dir", str(_CACHE / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
-    _forget_stale_programs()
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # before the workers start
+        _forget_stale_programs()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs all tests of a tokenizer, or of a file: what they share is made once."""
+    for item in items:
+        parameters = getattr(item, "callspec", None)
+        tokenizer = parameters and parameters.params.get("subject")
+        item.add_marker(pytest.mark.xdist_group(tokenizer or str(item.path)))
 
 
 def _forget_stale_programs() -> None:

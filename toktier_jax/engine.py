@@ -118,7 +118,7 @@ class DeviceEngine:
         block[: len(data)] = np.frombuffer(data, np.uint8)
         starts[: len(offsets) - 1] = offsets[:-1]
         program = without_model(for_lowering(self._program(special), default_lowering()))
-        run = _cutter(default_lowering())
+        run = cutter(default_lowering())
         return run(program, block, np.int32(len(data)), np.bool_(True), np.bool_(False), starts)
 
     def warmup(self) -> None:
@@ -149,7 +149,7 @@ class DeviceEngine:
             end = _character_start(data, min(begin + capacity, len(data)))
             block = np.zeros(capacity, np.uint8)
             block[: end - begin] = np.frombuffer(data, np.uint8, end - begin, begin)
-            run = _cutter(default_lowering())
+            run = cutter(default_lowering())
             pieces = run(program, block, np.int32(end - begin), np.bool_(begin == 0), np.bool_(checked))
             if int(pieces.status) == HOST_NEEDED:
                 if self._normalize is None or checked:
@@ -240,7 +240,7 @@ class _QuickCheckFailed(Exception):
 
 
 @functools.cache
-def _cutter(lowering: Lowering) -> Callable[..., Pieces]:
+def cutter(lowering: Lowering) -> Callable[..., Pieces]:
     """The jitted cut of a block into pieces; its traces are counted.
 
     Whether a text ends with its block decides nothing but what `decided` is, so one executable does for both.

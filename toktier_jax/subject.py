@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import jax
 import numpy as np
 
+from .engine import cutter, for_lowering, without_model
 from .host.align import Form, align
-from .ops.encode import cut, default_lowering, open_buffer
+from .ops.encode import HOST_NEEDED, default_lowering
 from .ops.scan import Lowering
 from .results import Encoding
 from .spec.types import Unicode
-from .types import FROZEN, REMOVED, Buffer, EncodeProgram
+from .types import FROZEN, REMOVED
 
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
@@ -40,7 +39,7 @@ class DeviceSubject:
 
     def __init__(self, tokenizer: Tokenizer, lowering: Lowering | None = None) -> None:
         self._tokenizer = tokenizer
-        self._lowering = lowering or default_lowering()
+        self._lowering: Lowering = lowering or default_lowering()
         self._forms = [step.form for step in tokenizer.spec.normalizers if isinstance(step, Unicode)]
 
     def encode(self, text: str) -> Encoding:
@@ -64,12 +63,15 @@ class DeviceSubject:
     def _cut(self, data: bytes) -> tuple[Cut, bool]:
         capacity = next(size for size in _CAPACITIES if size >= len(data))
         padded = np.pad(np.frombuffer(data, np.uint8), (0, capacity - len(data)))
-        buffer, failed = _cut(self._tokenizer.program, padded, np.int32(len(data)), lowering=self._lowering)
+        program = without_model(for_lowering(self._tokenizer.program, self._lowering))
+        whole, unchecked = np.bool_(True), np.bool_(False)
+        pieces = cutter(self._lowering)(program, padded, np.int32(len(data)), whole, unchecked)
+        buffer = pieces.buffer
         data_, starts, kind = (
             np.asarray(part)[: int(buffer.length)] for part in (buffer.data, buffer.starts, buffer.kind)
         )
         token = None if buffer.token is None else np.asarray(buffer.token)[: int(buffer.length)]
-        return Cut(data_, starts, kind, token), bool(failed)
+        return Cut(data_, starts, kind, token), int(pieces.status) == HOST_NEEDED
 
 
 class Cut(NamedTuple):
@@ -79,11 +81,6 @@ class Cut(NamedTuple):
     starts: np.ndarray
     kind: np.ndarray
     token: np.ndarray | None
-
-
-@functools.partial(jax.jit, static_argnames="lowering")
-def _cut(program: EncodeProgram, data: jax.Array, length: jax.Array, lowering: Lowering) -> tuple[Buffer, jax.Array]:
-    return cut(program, open_buffer(program, data, length, None), at_end=True, lowering=lowering)
 
 
 def _normalized(buffer: Cut, form: Form) -> bytes:

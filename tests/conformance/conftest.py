@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import jax
 import pytest
 
 from tests import artifacts, corpus
@@ -84,10 +83,9 @@ _PARAMS = [name for name in artifacts.NAMES if name not in artifacts.ON_REFERENC
 
 
 @pytest.fixture(scope="session", params=_PARAMS)
-def subject(request: pytest.FixtureRequest, artifact: Callable[[str], Artifact]) -> Iterator[Subject]:
+def subject(request: pytest.FixtureRequest, artifact: Callable[[str], Artifact]) -> Subject:
     """Each tokenizer in turn: as a fixture of the session, so that pytest runs all tests of one tokenizer together."""
-    yield Subject(artifact(request.param))
-    jax.clear_caches()  # else the executables of all of them take gigabytes
+    return Subject(artifact(request.param))
 
 
 @dataclass

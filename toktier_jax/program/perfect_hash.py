@@ -54,7 +54,7 @@ def _places(words: Sequence[np.ndarray], seed: np.uint32, size: int) -> tuple[np
 
 
 def _displace(bucket: np.ndarray, place: np.ndarray, size: int) -> np.ndarray | None:
-    """Displacements that give each key a slot of its own; None if two keys share bucket and place, or none were found."""
+    """Displacements that give each key a slot of its own; None if there are none, or none were found."""
     same = np.sort(bucket * size + place)
     if np.any(same[1:] == same[:-1]):
         return None
