@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests import artifacts
 
+from tests import artifacts
 from toktier_jax import SessionStore
 
 from . import report, texts
@@ -53,10 +53,10 @@ def measure(name: str, size: int) -> tuple[list[dict[str, Any]], bool]:
     memory = (tracemalloc.get_traced_memory()[0] - before - len(base.encode())) / len(session)
     tracemalloc.stop()
     middle, repeats = size // 2, 25
-    places = [middle + 999 * k for k in range(repeats)]
+    places = [middle + size // 100 * k for k in range(repeats)]
     edits = [_ms(lambda at=at: session.replace(at, at + 12, "an edit")) for at in places]
     forks = [_ms(lambda k=k: session.fork(f"f{k}")) for k in range(repeats)]
-    cuts = [_ms(lambda k=k: session.truncate(size - 20_000 - 500 * k)) for k in range(repeats)]
+    cuts = [_ms(lambda k=k: session.truncate(size * 9 // 10 - size // 8000 * k)) for k in range(repeats)]
     start = time.perf_counter()
     expected = tokenizer.encode(session.text, route="reference").ids
     full = 1e3 * (time.perf_counter() - start)

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .cli_sessions import add_session_verbs
+
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
 
@@ -105,6 +107,8 @@ def build_parser() -> argparse.ArgumentParser:
     sub.add_argument("--seconds", type=float, default=30.0, help="how long to search (default 30)")
     sub.add_argument("--corpus", type=Path, metavar="DIR", help="text files to draw from as well")
     sub.add_argument("--seed", type=int, default=0)
+
+    add_session_verbs(verbs, add_tokenizer, load)
 
     sub = add("demo", demo, "encode a file with two tokenizers, compare with the reference and time both")
     sub.add_argument("file", nargs="?", type=Path, help="a UTF-8 file (default: the interpreter's own sources)")

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO, TypeVar
 
+from .demo_sessions import replay_agent
 from .errors import InputError, UnsupportedError
 from .tokenizer import Tokenizer
 
@@ -37,6 +38,7 @@ def run_demo(file: Path | None = None, *, repeats: int = 3, out: TextIO = sys.st
         print(f"\nSKIPPED: {error}", file=out)
     else:
         equal.append(report("Qwen3", qwen3, text, repeats, out))
+        equal.append(replay_agent(qwen3, text, out=out))
     return all(equal)
 
 

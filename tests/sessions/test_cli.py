@@ -1,0 +1,51 @@
+"""`toktier-jax session …` and the demo's agent."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from toktier_jax import Tokenizer, cli
+from toktier_jax.demo_sessions import replay_agent
+
+
+def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert cli.main(["session", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_session_verbs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ("--store", str(tmp_path))
+    for text in ("Hello ", "world é"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8"))
+        out = _run(capsys, "append", "a", *store)
+    assert out.startswith("revision 2: keep ")
+    shown = json.loads(_run(capsys, "show", "a", *store, "--json"))
+    assert shown["ids"] == Tokenizer.default().encode("Hello world é", route="reference").ids.tolist()
+    assert "13 characters" in _run(capsys, "show", "a", *store)
+    assert _run(capsys, "list", *store) == "a\n"
+    assert _run(capsys, "verify", "a", *store) == "equal\n"
+    _run(capsys, "delete", "a", *store)
+    assert _run(capsys, "list", *store) == ""
+    with pytest.raises(SystemExit):
+        cli.main(["session", "show", "a", *store])
+    assert "there is no session 'a'" in capsys.readouterr().err
+
+
+def test_bytes_that_are_no_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ab\xff"), "utf-8"))
+    with pytest.raises(SystemExit):
+        cli.main(["session", "append", "a", "--store", str(tmp_path)])
+    assert "not UTF-8 at byte 2" in capsys.readouterr().err
+
+
+def test_the_demo_agent() -> None:
+    out = io.StringIO()
+    assert replay_agent(Tokenizer.default(), "def f(x):\n    return x + 1\n" * 300, turns=3, out=out)
+    assert out.getvalue().count("yes") == 3
