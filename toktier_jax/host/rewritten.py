@@ -117,19 +117,20 @@ class RewrittenEncoder:
         return np.array(ids, np.int32), first, last
 
     def _by_xla(self, program: EncodeProgram, found: Anchored) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        pieces = Pieces(found.buffer, found.limit, np.int32(OK))
+        pieces = Pieces(found.buffer, found.limit, jax.numpy.int32(OK))
         out = _encoder(self._model)(program.tables.model, pieces)
         if int(out.status) != OK:
             raise UnsupportedError("the text holds characters that only the reference can handle")
         count = int(out.count)
-        return tuple(np.asarray(each)[:count] for each in (out.ids, out.byte_starts, out.byte_ends))
+        ids, starts, ends = (np.asarray(each)[:count] for each in (out.ids, out.byte_starts, out.byte_ends))
+        return ids, starts, ends
 
     def _on_device(self) -> EncodeProgram:
-        if self._placed is None:
-            with self._lock:
-                if self._placed is None:
-                    self._placed = jax.device_put(self._host, jax.local_devices(backend="cpu")[0])
-        return self._placed
+        with self._lock:
+            placed = self._placed
+            if placed is None:
+                placed = self._placed = jax.device_put(self._host, jax.local_devices(backend="cpu")[0])
+            return placed
 
 
 @functools.cache

@@ -307,5 +307,5 @@ def joined(parts: list[HostWindow]) -> HostWindow:
     """Windows end to end."""
     if len(parts) == 1:
         return parts[0]
-    columns = list(zip(*parts, strict=True))
-    return HostWindow(*(np.concatenate(column) for column in columns[:4]), parts[-1].decided)
+    ids, starts, ends, anchors = (np.concatenate(column) for column in list(zip(*parts, strict=True))[:4])
+    return HostWindow(ids, starts, ends, anchors, parts[-1].decided)

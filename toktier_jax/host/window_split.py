@@ -60,8 +60,10 @@ class Splitter:
         `symbols` uint8 [n]: the class of the character at each byte, or CONT; None where the text is ASCII.
         """
         size = len(data)
-        bytewise = symbols is None or self._plan.unit == "byte"
-        source = data.translate(self._by_byte) if bytewise else symbols.tobytes().translate(self._by_symbol)
+        if symbols is None or self._plan.unit == "byte":
+            source = data.translate(self._by_byte)
+        else:
+            source = symbols.tobytes().translate(self._by_symbol)
         capacity = next((each for each in CAPACITIES if each >= size), 1 << (size - 1).bit_length())
         codes = np.zeros(capacity, np.uint8)
         codes[:size] = np.frombuffer(source, np.uint8)
@@ -96,11 +98,11 @@ class Splitter:
 
     def _on_device(self) -> tuple[Any, Any]:
         """The walks' tables on a CPU, whatever the default device is: a window is not worth a launch."""
-        if self._placed is None:
-            with self._lock:
-                if self._placed is None:
-                    self._placed = jax.device_put((self._right, self._left), jax.local_devices(backend="cpu")[0])
-        return self._placed
+        with self._lock:
+            placed = self._placed
+            if placed is None:
+                placed = self._placed = jax.device_put((self._right, self._left), jax.local_devices(backend="cpu")[0])
+            return placed
 
 
 @functools.cache

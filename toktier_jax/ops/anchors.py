@@ -5,7 +5,7 @@ As `ops.encode.cut`, which gives only the last of these places.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +59,7 @@ def cut_with_anchors(
     failed = jnp.bool_(False)
     first: jax.Array | None = None
     moved = False
-    symbols = _symbols(program, buffer, lowering)
+    symbols: Any = _symbols(program, buffer, lowering)
     for plan, part in zip(program.plan.steps, program.tables.steps, strict=True):
         match plan:
             case AddedPlan():
@@ -92,7 +92,8 @@ def cut_with_anchors(
     return Anchored(buffer, good, buffer.decided, failed)
 
 
-def _symbols(program: EncodeProgram, buffer: Buffer, lowering: Lowering) -> jax.Array | None:
+def _symbols(program: EncodeProgram, buffer: Buffer, lowering: Lowering) -> Any:
+    """None in a program that asks for no character's class."""
     pages, table, codes = program.tables[:3]
     if pages is None or table is None or codes is None:
         return None

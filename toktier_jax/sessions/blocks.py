@@ -128,8 +128,8 @@ class TokenBlocks:
         for at in range(0, count, size):
             part = whole.part(at, at + size)
             base = int(part.starts[0])
-            relative = ((each - base).astype(np.int32) for each in (part.starts, part.ends))
-            blocks.append(Tokens(part.ids.astype(np.int32), *relative, part.flags))
+            starts, ends = ((each - base).astype(np.int32) for each in (part.starts, part.ends))
+            blocks.append(Tokens(part.ids.astype(np.int32), starts, ends, part.flags))
             firsts.append(index + at)
             bases.append(base)
         after = slice(last + 1, None) if self.blocks else slice(0, 0)

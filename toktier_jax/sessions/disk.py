@@ -303,8 +303,9 @@ class Disk:
                 raise _Unusable("damaged")
             gaps = []
             for at, (seq, row_id, gap, check, data, sum_) in enumerate(found):
-                good = seq == at and data is not None and _digest(data) == sum_
-                if not good or check != _link_digest(kind, seq, row_id, gap, sum_):
+                if seq != at or data is None or _digest(data) != sum_:
+                    raise _Unusable("damaged")
+                if check != _link_digest(kind, seq, row_id, gap, sum_):
                     raise _Unusable("damaged")
                 each = data.decode() if kind == _CHUNK else unpack_tokens(data)
                 stored.rows[kind].append((each, row_id, sum_))
