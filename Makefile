@@ -16,7 +16,7 @@ setup: $(STAMPS)/test        ## everything that demo, test and lint need
 demo: $(STAMPS)/demo         ## encode a real file with two tokenizers, compare with the reference
 	$(PY) -m toktier_jax demo
 
-test: $(STAMPS)/test         ## every tokenizer in one lowering, a chosen six in both
+test: $(STAMPS)/test         ## a tokenizer of each kind in one lowering, a chosen six in both
 	$(PY) -m pytest -n 2 --dist loadgroup -m "not slow" $(TESTS)
 
 test-all: $(STAMPS)/test     ## the rest as well

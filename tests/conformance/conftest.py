@@ -79,7 +79,11 @@ class Subject:
         yield from rng.sample(every, min(round(60 * scale), len(every)))
 
 
-_PARAMS = [name for name in artifacts.NAMES if name not in artifacts.ON_REFERENCE]
+_PARAMS = [
+    name if name in artifacts.FAMILIES else pytest.param(name, marks=pytest.mark.slow)
+    for name in artifacts.NAMES
+    if name not in artifacts.ON_REFERENCE
+]
 
 
 @pytest.fixture(scope="session", params=_PARAMS)

@@ -103,5 +103,3 @@ def _values(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     kind, *items = value
     values = [_values(item, arrays) for item in items]
     return tuple(values) if kind == "tuple" else getattr(types, kind)(*values)
-
-
