@@ -28,7 +28,7 @@ from toktier_jax.sessions.record import Record
 FILE = "sessions.sqlite"
 BUSY_SECONDS = 30.0
 VERSION = 1
-LOG_PAGES = 128
+LOG_PAGES = 512
 """Pages that the write-ahead log holds before they go to the file; each time costs a sync."""
 
 _SCHEMA = """
