@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import hashlib
 import os
 import shutil
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -58,6 +61,29 @@ def _forget_stale_programs() -> None:
             if entry.is_dir() and entry.name != "classes":
                 shutil.rmtree(entry, ignore_errors=True)
         stamp.write_text(digest)
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Executables of tests that are over take gigabytes: two workers have 8 GB."""
+    if nextitem is None or _group(item) == _group(nextitem) or _resident() < 1 << 31:
+        return
+    import jax
+
+    jax.clear_caches()
+    gc.collect()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _group(item: pytest.Item) -> object:
+    mark = item.get_closest_marker("xdist_group")
+    return mark and mark.args
+
+
+def _resident() -> int:
+    """Bytes of memory; 0 where the system does not say."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else 0
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from .engine import cutter, for_lowering, without_model
 from .host.align import Form, align
 from .ops.encode import HOST_NEEDED, default_lowering
 from .ops.scan import Lowering
+from .plan import RewritePlan
 from .results import Encoding
 from .spec.types import Unicode
 from .types import FROZEN, REMOVED
@@ -40,6 +41,7 @@ class DeviceSubject:
     def __init__(self, tokenizer: Tokenizer, lowering: Lowering | None = None) -> None:
         self._tokenizer = tokenizer
         self._lowering: Lowering = lowering or default_lowering()
+        self._rewrites = any(isinstance(step, RewritePlan) for step in tokenizer.program.plan.steps)
         self._forms = [step.form for step in tokenizer.spec.normalizers if isinstance(step, Unicode)]
 
     def encode(self, text: str) -> Encoding:
@@ -49,7 +51,7 @@ class DeviceSubject:
         """None where only the reference can normalize the text."""
         buffer, failed = self._cut(text.encode())
         if failed:
-            if not self._forms:
+            if not self._forms or self._rewrites:
                 return None
             form: Any = self._forms[0]
             buffer, _ = self._cut(_normalized(buffer, form))
