@@ -46,7 +46,6 @@ def report(name: str, tokenizer: Tokenizer, text: str, repeats: int, out: TextIO
     """Prints ids, route and speed beside the reference's, and explain()."""
     size = len(text.encode())
     start = time.perf_counter()
-    tokenizer.warmup()
     tokenizer.encode(text)
     ready = time.perf_counter() - start
     ours, seconds = timed(lambda: tokenizer.encode(text), repeats)

@@ -26,7 +26,7 @@ def test_safetensors_give_the_recorded_logits_of_transformers(name: str, tmp_pat
 @pytest.mark.parametrize("name", tiny.CONFIGS)
 def test_transformers_gives_the_recorded_logits(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="the extra `torch` is not installed")
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="transformers is the judge of logits")
     assert distance(tiny.transformers_logits(tiny.write(name, tmp_path)), GOLDEN[name]) < 1e-5
 
 

@@ -5,24 +5,17 @@ As `ops.encode.cut`, which gives only the last of these places.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt8
 
-from toktier_jax.ops.added import match_added
-from toktier_jax.ops.classify import classify
 from toktier_jax.ops.cuts import cut_mask
-from toktier_jax.ops.encode import open_buffer
-from toktier_jax.ops.quickcheck import quick_check
-from toktier_jax.ops.rewrite import rewrite
+from toktier_jax.ops.encode import apply_steps, open_buffer
 from toktier_jax.ops.scan import Lowering
 from toktier_jax.ops.settle import cuts_of
-from toktier_jax.ops.split import split
-from toktier_jax.plan import AddedPlan, QuickCheckPlan, RewritePlan, SplitPlan
 from toktier_jax.types import TEXT, Buffer, EncodeProgram
 
 
@@ -56,29 +49,9 @@ def cut_with_anchors(
     without a split, of segments, and cuts that no token lies across.
     """
     buffer = open_buffer(program, data, length, None)
-    failed = jnp.bool_(False)
-    first: jax.Array | None = None
-    moved = False
-    symbols: Any = _symbols(program, buffer, lowering)
-    for plan, part in zip(program.plan.steps, program.tables.steps, strict=True):
-        match plan:
-            case AddedPlan():
-                buffer = match_added(plan, part, buffer, symbols, at_end=False, lowering=lowering)
-            case QuickCheckPlan():
-                buffer, suspect = quick_check(part, buffer, symbols, at_end=False)
-                failed = failed | (suspect & ~checked)
-            case RewritePlan():
-                moved = moved or first is not None
-                buffer = rewrite(plan, part, buffer, symbols, at_start=at_start, at_end=False, lowering=lowering)
-                overflows = buffer.length > buffer.data.shape[0]
-                failed = failed | overflows
-                buffer = buffer._replace(length=jnp.where(overflows, 0, buffer.length))
-                symbols = _symbols(program, buffer, lowering)
-            case SplitPlan():
-                buffer = split(plan, part, buffer, symbols, at_end=False, lowering=lowering)
-                first = buffer.starts if first is None else first
-    if moved:  # what was a start of the first split is elsewhere now
-        first = jnp.zeros_like(buffer.starts)
+    buffer, failed, first = apply_steps(
+        program, buffer, at_start=at_start, checked=checked, at_end=False, lowering=lowering
+    )
     good = buffer.starts if first is None else first
     cuts = cuts_of(program.plan.steps, program.plan.model, program.tables.model)
     if cuts is not None:
@@ -90,11 +63,3 @@ def cut_with_anchors(
         good = good & (buffer.origin[0] >= lax.pad(buffer.origin[1], jnp.int32(0), ((1, -1, 0),)))
     good = good & (lax.iota(jnp.int32, good.shape[0]) < buffer.length)
     return Anchored(buffer, good, buffer.decided, failed)
-
-
-def _symbols(program: EncodeProgram, buffer: Buffer, lowering: Lowering) -> Any:
-    """None in a program that asks for no character's class."""
-    pages, table, codes = program.tables[:3]
-    if pages is None or table is None or codes is None:
-        return None
-    return classify(buffer.data, buffer.length, pages, table, codes, lowering=lowering)

@@ -84,14 +84,39 @@ def cut(
     buffer: Buffer,
     *,
     at_start: Bool[Array, ""] | bool = True,
+    checked: Bool[Array, ""] | bool = False,
     at_end: bool,
     lowering: Lowering,
 ) -> tuple[Buffer, Bool[Array, ""]]:
     """All steps before the model: pieces, and whether the host is needed (the quick check failed, the text grew).
 
-    Unless `at_start`, the first segment began before this text.
+    Unless `at_start`, the first segment began before this text. Where `checked`, the quick check is not asked.
+    """
+    buffer, failed, _ = apply_steps(
+        program, buffer, at_start=at_start, checked=checked, at_end=at_end, lowering=lowering
+    )
+    if not at_end:
+        cuts = cuts_of(program.plan.steps, program.plan.model, program.tables.model)
+        buffer = buffer._replace(decided=settle(buffer, cuts, lowering=lowering))
+    return buffer, failed
+
+
+def apply_steps(
+    program: EncodeProgram,
+    buffer: Buffer,
+    *,
+    at_start: Bool[Array, ""] | bool,
+    checked: Bool[Array, ""] | bool,
+    at_end: bool,
+    lowering: Lowering,
+) -> tuple[Buffer, Bool[Array, ""], Bool[Array, " M"] | None]:
+    """`cut`, whose `decided` is that of the last step; and the starts of the first split's pieces.
+
+    These are all false where a later step has moved bytes, and None where there is no split.
     """
     failed = jnp.bool_(False)
+    first: jax.Array | None = None
+    moved = False
     symbols = _symbols(program, buffer, lowering)
     for plan, part in zip(program.plan.steps, program.tables.steps, strict=True):
         match plan:
@@ -99,8 +124,9 @@ def cut(
                 buffer = match_added(plan, part, buffer, symbols, at_end=at_end, lowering=lowering)
             case QuickCheckPlan():
                 buffer, suspect = quick_check(part, buffer, symbols, at_end=at_end)
-                failed = failed | suspect
+                failed = failed | (suspect & ~jnp.asarray(checked))
             case RewritePlan():
+                moved = moved or first is not None
                 buffer = rewrite(plan, part, buffer, symbols, at_start=at_start, at_end=at_end, lowering=lowering)
                 overflows = buffer.length > buffer.data.shape[0]
                 failed = failed | overflows
@@ -108,10 +134,8 @@ def cut(
                 symbols = _symbols(program, buffer, lowering)
             case SplitPlan():
                 buffer = split(plan, part, buffer, symbols, at_end=at_end, lowering=lowering)
-    if not at_end:
-        cuts = cuts_of(program.plan.steps, program.plan.model, program.tables.model)
-        buffer = buffer._replace(decided=settle(buffer, cuts, lowering=lowering))
-    return buffer, failed
+                first = buffer.starts if first is None else first
+    return buffer, failed, jnp.zeros_like(buffer.starts) if moved else first
 
 
 def _symbols(program: EncodeProgram, buffer: Buffer, lowering: Lowering) -> Any:
@@ -180,12 +204,12 @@ def cut_pieces(
     length = jnp.asarray(length, jnp.int32)
     valid = valid_utf8(data, length)
     buffer = open_buffer(program, data, length, segment_starts)
-    buffer, failed = cut(program, buffer, at_start=at_start, at_end=at_end, lowering=lowering)
+    buffer, failed = cut(program, buffer, at_start=at_start, checked=checked, at_end=at_end, lowering=lowering)
     decided = buffer.decided
     if buffer.origin is not None:
         decided = jnp.where(decided < buffer.length, _at(buffer.origin[0], decided), length)
         decided = jnp.where(buffer.decided > 0, decided, 0)
-    status = jnp.where(failed & ~jnp.asarray(checked), HOST_NEEDED, OK)
+    status = jnp.where(failed, HOST_NEEDED, OK)
     status = jnp.where(valid, status, INVALID).astype(jnp.int32)
     return Pieces(buffer, jnp.where(status == OK, decided, 0), status)
 
