@@ -171,6 +171,7 @@ def encode_bytes(
 ) -> Encoded:
     """Tokens of the UTF-8 text `data[:length]`, without the ids of a template. Pure; traced once a shape and plan.
 
+    Works under `jit`, `vmap` and `shard_map` (with `check_vma=False`: its loops begin with constants) and exports.
     `segment_starts`, padded with N, are the first bytes of packed documents, in order: what holds at the start of a
     text holds at each, and no token crosses one. With `at_end=False` more text may follow: see `Encoded.decided`.
     `capacity` is by default the largest possible count. `lowering` is by default that of the platform.
