@@ -9,7 +9,6 @@ whose packages are not among the extras: they are reported as skipped.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import time
 from collections.abc import Sequence
@@ -20,10 +19,9 @@ import numpy as np
 
 from . import report
 from .boundary_arms import ARMS, score
-from .boundary_cuts import cases
+from .boundary_cuts import CUT, ENDS, contexts
 
 CORPORA = ("code", "english")
-ALIGNED = 150
 START = 0
 """SmolLM2's document separator: what its texts begin with."""
 MARGIN = 1e-3
@@ -40,7 +38,7 @@ PUBLISHED = [  # Xu and others, arXiv 2601.23223: greedy accuracy of other, larg
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompts", type=int, default=500, help="cut prompts a corpus (default 500)")
-    parser.add_argument("--aligned", type=int, default=ALIGNED, help="aligned prompts a corpus (default 150)")
+    parser.add_argument("--aligned", type=int, default=150, help="aligned prompts of a kind (default 150)")
     parser.add_argument("--quick", action="store_true", help="50 cut prompts and 15 aligned ones a corpus")
     parser.add_argument("--small", action="store_true", help="2 and 1, for tests")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop scoring after so long")
@@ -73,99 +71,124 @@ def collect(folder: Path, cut: int, aligned: int, seconds: float) -> list[dict[s
     folder.mkdir(parents=True, exist_ok=True)
     jobs = []
     for corpus in CORPORA:
-        for on_border, wanted in ((False, cut), (True, aligned)):
-            file = folder / f"{corpus}-{'aligned' if on_border else 'cut'}.jsonl"
+        for ends in ENDS[corpus]:
+            file = folder / f"{corpus}, {ends}.jsonl"
             done = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-            fresh = itertools.islice(cases(corpus, tok, aligned=on_border), len(done), wanted)
-            jobs.append((corpus, on_border, wanted, file, done[:wanted], fresh))
+            jobs.append(
+                (corpus, ends, cut if ends == CUT else aligned, file, done, enumerate(contexts(corpus, tok, ends)))
+            )
     for share in np.linspace(0.05, 1, 20):  # all corpora grow together: a run that ends early has some of each
-        for corpus, on_border, wanted, file, done, fresh in jobs:
+        for corpus, ends, wanted, file, done, fresh in jobs:
             while len(done) < round(share * wanted) and time.monotonic() < end:
-                case = next(fresh)
-                scored = score(lm, tok, case, START, ("none", "exact") if on_border else ARMS)
-                row = {
-                    "corpus": corpus,
-                    "aligned": on_border,
-                    "kind": case.kind,
-                    "prompt": case.prompt[-40:],
-                    "continuation": case.continuation,
-                    "logprob": {name: found.logprob for name, found in scored.scores.items()},
-                    "unexplored": {name: float(found.unexplored) for name, found in scored.scores.items()},
-                    "through": scored.through,
-                    "extra": scored.costs,
-                    "greedy": scored.greedy,
-                    "dropped": scored.dropped,
-                    "nodes": scored.nodes,
-                }
-                done.append(row)
+                number, cases = next(fresh)
+                if done and number <= done[-1]["context"]:
+                    continue
+                scored = score(lm, tok, cases, START, ARMS if ends == CUT else ("none", "exact"))
+                rows = [
+                    {
+                        "corpus": corpus,
+                        "ends": ends,
+                        "context": number,
+                        "kind": case.kind,
+                        "prompt": case.prompt[-40:],
+                        "continuation": case.continuation,
+                        "logprob": {name: found.logprob for name, found in one.scores.items()},
+                        "unexplored": {name: float(found.unexplored) for name, found in one.scores.items()},
+                        "through": one.through,
+                        "extra": one.costs,
+                        "greedy": one.greedy,
+                        "dropped": one.dropped,
+                        "nodes": one.nodes,
+                    }
+                    for case, one in zip(cases, scored, strict=True)
+                ]
+                done += rows
                 with file.open("a") as out:
-                    out.write(json.dumps(row) + "\n")
-    return [row for *_, done, _ in jobs for row in done]
+                    out.write("".join(json.dumps(row) + "\n" for row in rows))
+    return [row for _, _, wanted, _, done, _ in jobs for row in done[:wanted]]
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Means, paired differences with bootstrap intervals, and the figures that are held to, by corpus."""
     corpora = {}
     for corpus in CORPORA:
-        cut = [row for row in rows if row["corpus"] == corpus and not row["aligned"]]
-        aligned = [row for row in rows if row["corpus"] == corpus and row["aligned"]]
-        if cut:
-            corpora[corpus] = _corpus(cut, aligned)
+        found = {ends: [row for row in rows if (row["corpus"], row["ends"]) == (corpus, ends)] for ends in ENDS[corpus]}
+        if found[CUT]:
+            corpora[corpus] = _corpus(found.pop(CUT), {ends: some for ends, some in found.items() if some})
     return {"corpora": corpora, "published": PUBLISHED}
 
 
-def _corpus(cut: Sequence[dict[str, Any]], aligned: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _corpus(cut: Sequence[dict[str, Any]], aligned: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     arms = {}
     for arm in ARMS:
-        values = np.array([row["logprob"][arm] for row in cut])
-        with np.errstate(invalid="ignore"):
-            paired = values - np.array([row["logprob"]["none"] for row in cut])
-        finite = np.isfinite(paired)
+        paired, contexts = _gains(cut, arm)
         arms[arm] = {
-            "mean": float(values[finite].mean()),
-            "over none": float(paired[finite].mean()),
-            "interval": bootstrap(paired[finite]),
-            "infinite": int((~finite).sum()),
+            "mean": _mean([row["logprob"][arm] for row in cut if np.isfinite(row["logprob"][arm])]),
+            "over none": float(paired.mean()),
+            "interval": bootstrap(paired, contexts),
+            "infinite": len(cut) - len(paired),
             "greedy": _mean([row["greedy"][arm] for row in cut if arm in row["greedy"]]),
             "extra tokens": _mean([row["extra"][arm] for row in cut]),
             "extra calls": 0,  # trunk and tree go in one call up to 512 tokens: tests/sampling/test_generate.py
             "unexplored": float(np.median([row["unexplored"][arm] for row in cut])),
         }
-    bounds = [
-        row["logprob"]["exact"] - row["logprob"]["oracle"] - row["through"]
-        for row in cut
-        if np.isfinite(row["logprob"]["oracle"] + row["through"])
-    ]
-    harm = np.array([row["logprob"]["exact"] - row["logprob"]["none"] for row in aligned])
     checks = {
-        f"exact >= oracle + log p(b|P) - {MARGIN}": (float(min(bounds)), min(bounds) >= -MARGIN),
+        f"exact >= oracle + log p(b|P) - {MARGIN}": _bound(cut, "oracle"),
         "exact above none, interval clear of 0": (arms["exact"]["interval"][0], arms["exact"]["interval"][0] > 0),
         "extra tokens of exact <= 1": (arms["exact"]["extra tokens"], arms["exact"]["extra tokens"] <= 1),
     }
-    if len(harm):
-        checks[f"aligned: mean of exact - none >= {HARM}"] = (float(harm.mean()), bool(harm.mean() >= HARM))
+    harm = {}
+    for ends, rows in aligned.items():
+        gains, contexts = _gains(rows, "exact")
+        harm[ends] = {
+            "prompts": len(rows),
+            "over none": float(gains.mean()),
+            "interval": bootstrap(gains, contexts),
+            "log p(b|P)": _mean([row["through"] for row in rows if np.isfinite(row["through"])]),
+            "by kind": _by_kind(rows),
+        }
+        checks[f"{ends}: mean of exact - none >= {HARM}"] = (float(gains.mean()), gains.mean() >= HARM)
+        checks[f"{ends}: exact >= none + log p(b|P) - {MARGIN}"] = _bound(rows, "none")
     return {
         "prompts": len(cut),
-        "aligned": len(aligned),
+        "contexts": len({row["context"] for row in cut}),
         "arms": arms,
-        "aligned over none": float(harm.mean()) if len(harm) else None,
-        "aligned interval": bootstrap(harm) if len(harm) else None,
+        "aligned": harm,
         "dropped": _mean([row["dropped"] for row in cut]),
         "nodes": _mean([row["nodes"] for row in cut]),
         "most nodes": max(row["nodes"] for row in cut),
-        "by kind": {
-            kind: _mean([row["logprob"]["exact"] - row["logprob"]["none"] for row in cut if row["kind"] == kind])
-            for kind in sorted({row["kind"] for row in cut})
-        },
+        "by kind": _by_kind(cut),
         "checks": {name: {"value": value, "ok": bool(ok)} for name, (value, ok) in checks.items()},
     }
 
 
-def bootstrap(values: np.ndarray, draws: int = 4000) -> tuple[float, float]:
-    """The 95% interval of the mean."""
+def _gains(rows: Sequence[dict[str, Any]], arm: str) -> tuple[np.ndarray, np.ndarray]:
+    """What an arm gives more than the raw prompt where both are finite, and each row's context."""
+    pairs = [(row["logprob"][arm], row["logprob"]["none"], row["context"]) for row in rows]
+    found = np.array([pair for pair in pairs if np.isfinite(pair[:2]).all()])
+    return found[:, 0] - found[:, 1], found[:, 2].astype(int)
+
+
+def _by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    kinds = sorted({row["kind"] for row in rows})
+    gains = {kind: _gains([row for row in rows if row["kind"] == kind], "exact")[0] for kind in kinds}
+    return {kind: {"prompts": len(found), "over none": float(found.mean())} for kind, found in gains.items()}
+
+
+def _bound(rows: Sequence[dict[str, Any]], below: str) -> tuple[float, bool]:
+    """The least of exact - (`below` + log p(b|P)): no arm that goes through the border b can be better by more."""
+    found = [row["logprob"]["exact"] - row["logprob"][below] - row["through"] for row in rows]
+    least = min((value for value in found if np.isfinite(value)), default=0.0)
+    return float(least), least >= -MARGIN
+
+
+def bootstrap(values: np.ndarray, contexts: np.ndarray, draws: int = 4000) -> tuple[float, float]:
+    """The 95% interval of the mean; prompts of one context are drawn together."""
     random = np.random.default_rng(0)
-    means = values[random.integers(0, len(values), (draws, len(values)))].mean(axis=1)
-    low, high = np.percentile(means, [2.5, 97.5])
+    _, group = np.unique(contexts, return_inverse=True)
+    sums, counts = np.bincount(group, values), np.bincount(group)
+    drawn = random.integers(0, len(sums), (draws, len(sums)))
+    low, high = np.percentile(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1), [2.5, 97.5])
     return float(low), float(high)
 
 
@@ -177,7 +200,9 @@ def render(results: dict[str, Any]) -> str:
     """The tables."""
     parts = []
     for corpus, found in results["corpora"].items():
-        parts.append(f"\n{corpus}: SmolLM2-135M, {found['prompts']} cut prompts, {found['aligned']} aligned; nats\n")
+        parts.append(
+            f"\n{corpus}: SmolLM2-135M, {found['prompts']} cut prompts of {found['contexts']} contexts; nats\n"
+        )
         rows = [
             {
                 "arm": arm,
@@ -191,10 +216,11 @@ def render(results: dict[str, Any]) -> str:
             for arm, row in found["arms"].items()
         ]
         parts.append(report.table(rows, list(rows[0])))
-        if found["aligned over none"] is not None:
-            low, high = found["aligned interval"]
+        for name, harm in found["aligned"].items():
+            low, high = harm["interval"]
             parts.append(
-                f"aligned prompts, exact over none: {found['aligned over none']:+.3f} ({low:+.3f} .. {high:+.3f})"
+                f"{name}: {harm['prompts']} prompts, exact over none {harm['over none']:+.3f} ({low:+.3f} .. "
+                f"{high:+.3f}), log p(b|P) {harm['log p(b|P)']:+.3f}"
             )
         parts.append(
             f"dropped share {found['dropped']:.4f}, nodes {found['nodes']:.2f} (at most {found['most nodes']})"

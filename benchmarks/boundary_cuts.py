@@ -1,6 +1,6 @@
-"""Prompts that end inside a token: real text cut where people and programs stop, with what really follows.
+"""Prompts that end where people and programs stop, inside a token of the real text or on a border of its tokens.
 
-A cut is kept where it falls strictly inside a token of the full text's encoding ("cut"), or on a border ("aligned").
+Prompts of one context begin at the same place, so that they share a prefill; what really follows each is kept.
 """
 
 from __future__ import annotations
@@ -19,6 +19,23 @@ CONTEXT = (96, 128)
 """Tokens of a prompt."""
 CONTINUATION = 16
 """Bytes that an arm has to emit, at least: whole characters."""
+PROMPTS = 6
+"""Prompts of one context at most."""
+WINDOW = 1100
+"""Characters in which a context, its prompts and what follows them lie."""
+AFTER = 128
+"""Characters that are kept after a prompt."""
+CUT, ALIGNED, WORD_END = "cut", "aligned", "aligned, word end"
+ENDS = {"code": (CUT, ALIGNED), "english": (CUT, ALIGNED, WORD_END)}
+"""Where prompts end: inside a token of the real text; the same cuts where they fall on a border of its tokens; on a
+border that is a word's end, too, as most prompts that people write."""
+KINDS = {
+    "code": ("lexer",),
+    CUT: ("space", "word", "space", "word", "https"),
+    ALIGNED: ("space", "word"),
+    WORD_END: ("word end",),
+}
+"""Kinds of cuts in code and, by where they end, in English; as often as they are named, by contexts."""
 
 
 @dataclass(frozen=True)
@@ -31,37 +48,44 @@ class Case:
     after: str
 
 
-def cases(corpus: str, tok: Any, *, aligned: bool = False, seed: int = 0) -> Iterator[Case]:
-    """Cases of a corpus without end, the same for a seed."""
+def contexts(corpus: str, tok: Any, ends: str = CUT, seed: int = 0) -> Iterator[list[Case]]:
+    """The prompts of one context after another without end, the same for a seed."""
     source = texts.code() if corpus == "code" else texts.english()
-    rng = random.Random(f"{corpus} {aligned} {seed}")
+    rng = random.Random(f"{corpus} {ends} {seed}")
+    kinds = KINDS["code"] if corpus == "code" else KINDS[ends]
     while True:
-        begin = rng.randrange(len(source) - 3000)
-        kind, place = _place(corpus, source, begin, rng)
-        if place is None:
+        kind = rng.choice(kinds)
+        begin = _begin(kind, source, rng)
+        window = source[begin : begin + WINDOW]
+        if not window.isascii() or len(window) < WINDOW:
             continue
-        found = _case(kind, source, place, tok, aligned=aligned)
-        if found is not None:
-            yield found
+        borders = tok.encode(window, False, route="reference").byte_spans[:, 1]
+        if len(borders) <= CONTEXT[1]:
+            continue
+        low, high = int(borders[CONTEXT[0]]), min(int(borders[CONTEXT[1] - 1]), WINDOW - AFTER)
+        places = [place for place in _places(kind, window) if low < place <= high]
+        rng.shuffle(places)
+        found = [case for place in places[: 4 * PROMPTS] if (case := _case(kind, window, place, tok, ends != CUT))]
+        if found:
+            yield found[:PROMPTS]
 
 
-def _place(corpus: str, source: str, begin: int, rng: random.Random) -> tuple[str, int | None]:
-    """A kind of cut and where it is, near `begin`."""
-    if corpus == "code":
-        start = source.find("\n", begin) + 1
-        ends = _lexer_ends(source[start : start + 1500])
-        return "lexer", start + rng.choice(ends) if ends else None
-    kind = rng.choice(("space", "space", "word", "word", "https"))
-    pattern = {"space": r"\w (?=\w)", "word": r"\w{2,}?(?=\w{2})", "https": r"https?:(?=//)"}[kind]
-    start = begin if kind != "https" else rng.randrange(len(source))
-    match = re.compile(pattern).search(source, start)
-    if match is None or match.start() < 1000:
-        return kind, None
+def _begin(kind: str, source: str, rng: random.Random) -> int:
+    """A line's beginning from which on to look for cuts of a kind."""
+    near = rng.randrange(len(source) - WINDOW)
+    if kind == "https":  # rare: begin a context's length before one
+        near = max(0, source.find("https://", near) - 3 * CONTEXT[1])
+    return source.find("\n", near) + 1
+
+
+def _places(kind: str, window: str) -> list[int]:
+    """Where a prompt of this kind can end in the window."""
+    if kind == "lexer":
+        return _lexer_ends(window)
     if kind == "word":
-        word = re.compile(r"\w+").search(source, start)
-        assert word is not None
-        return kind, rng.randrange(word.start() + 1, word.end()) if len(word[0]) > 2 else None
-    return kind, match.end()
+        return [place for word in re.finditer(r"\w{3,}", window) for place in range(word.start() + 1, word.end())]
+    pattern = {"space": r"\w (?=\w)", "https": r"https?:(?=//)", "word end": r"[a-z](?=[ ,.])"}[kind]
+    return [match.end() for match in re.finditer(pattern, window)]
 
 
 def _lexer_ends(text: str) -> list[int]:
@@ -76,23 +100,14 @@ def _lexer_ends(text: str) -> list[int]:
                 ends.append(lines[token.end[0] - 1] + token.end[1])
     except (tokenize.TokenError, IndentationError, SyntaxError):
         pass
-    return ends[5:]
+    return ends
 
 
-def _case(kind: str, source: str, place: int, tok: Any, *, aligned: bool) -> Case | None:
-    before, after = source[max(0, place - 1000) : place], source[place : place + 200]
-    if not before.isascii() or not after.isascii() or len(after) < 64:
+def _case(kind: str, window: str, place: int, tok: Any, aligned: bool) -> Case | None:
+    prompt, after = window[:place], window[place : place + AFTER]
+    if re.match(r"\s*(\w+|[^\w\s]+)", after) is None:
         return None
-    ids = tok.encode(before, False, route="reference").ids.tolist()
-    if len(ids) < CONTEXT[1]:
+    if not CONTEXT[0] <= len(tok.encode(prompt, False, route="reference").ids) <= CONTEXT[1]:
         return None
-    skip = len(tok.decode_bytes(ids[: len(ids) - CONTEXT[1] + 4]))
-    prompt = before[skip:]
-    count = len(tok.encode(prompt, False, route="reference").ids)
-    if not CONTEXT[0] <= count <= CONTEXT[1]:
-        return None
-    whole = tok.encode(prompt + after, False, route="reference").byte_spans
-    on_border = len(prompt) in whole[:, 1]
-    if on_border != aligned:
-        return None
-    return Case(kind, prompt, after[:CONTINUATION], after)
+    on_border = place in tok.encode(prompt + after, False, route="reference").byte_spans[:, 1]
+    return Case(kind, prompt, after[:CONTINUATION], after) if on_border == aligned else None

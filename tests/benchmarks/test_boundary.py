@@ -7,43 +7,105 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks import boundary, boundary_cuts, mask
+from benchmarks import boundary, boundary_arms, boundary_cuts, mask
+from tests.sampling import brute, small
 from toktier_jax import Tokenizer
+from toktier_jax.sampling.vocabulary import vocabulary_of
 
 
-def row(gain: float, *, aligned: bool = False) -> dict:
-    arms = ("none", "exact") if aligned else boundary.ARMS
+def row(gain: float, ends: str = boundary_cuts.CUT, context: int = 0) -> dict:
+    arms = boundary.ARMS if ends == boundary_cuts.CUT else ("none", "exact")
     logprob = {arm: -10.0 + (0.0 if arm == "none" else gain) for arm in arms}
     return {
-        "corpus": "code", "aligned": aligned, "kind": "lexer", "logprob": logprob,
-        "unexplored": dict.fromkeys(arms, 0.0), "through": 0.0, "extra": dict.fromkeys(arms, 0),
-        "greedy": {"none": False, "exact": True}, "dropped": 0.01, "nodes": 2,
+        "corpus": "code", "ends": ends, "kind": "lexer", "context": context, "logprob": logprob,
+        "unexplored": dict.fromkeys(arms, 0.0), "through": gain if arms == ("none", "exact") else 0.0,
+        "extra": dict.fromkeys(arms, 0), "greedy": {"none": False, "exact": True}, "dropped": 0.01, "nodes": 2,
     }  # fmt: skip
 
 
 def test_the_summary_says_what_is_met_and_what_is_missed() -> None:
-    good = boundary.summary([row(g) for g in (1.0, 2.0, 3.0)] + [row(0.0, aligned=True)])
+    aligned = boundary_cuts.ALIGNED
+    good = boundary.summary([row(g, context=int(g)) for g in (1.0, 2.0, 3.0)] + [row(0.0, aligned)])
     assert all(check["ok"] for check in good["corpora"]["code"]["checks"].values())
     assert good["corpora"]["code"]["arms"]["exact"]["over none"] == pytest.approx(2.0)
-    bad = boundary.summary([row(g) for g in (-1.0, 1.0)] + [row(-0.5, aligned=True)])
-    assert not all(check["ok"] for check in bad["corpora"]["code"]["checks"].values())
-    assert "MISSED" in boundary.render({**bad, "skipped": []})
+    bad = boundary.summary([row(g, context=int(g)) for g in (-1.0, 1.0)] + [row(-0.5, aligned)])
+    missed = [name for name, check in bad["corpora"]["code"]["checks"].items() if not check["ok"]]
+    assert len(missed) == 2
+    assert "MISSED aligned: mean of exact - none" in boundary.render({**bad, "skipped": []})
 
 
-def test_the_interval_holds_the_mean() -> None:
-    values = np.random.default_rng(0).standard_normal(100) + 1
-    low, high = boundary.bootstrap(values)
+def test_a_search_that_found_nothing_is_counted_and_left_out() -> None:
+    rows = [row(1.0), row(3.0, context=1)]
+    rows[1]["logprob"]["heal 1"] = -np.inf
+    arms = boundary.summary(rows)["corpora"]["code"]["arms"]
+    assert (arms["heal 1"]["over none"], arms["heal 1"]["infinite"]) == (1.0, 1)
+
+
+def test_the_interval_holds_the_mean_and_is_wider_where_prompts_share_a_context() -> None:
+    values = np.repeat(np.random.default_rng(0).standard_normal(100) + 1, 4)
+    low, high = boundary.bootstrap(values, np.arange(400))
     assert low < values.mean() < high
+    wide, wider = boundary.bootstrap(values, np.arange(400) // 4)
+    assert wider - wide > 1.5 * (high - low)
 
 
-@pytest.mark.parametrize("corpus", boundary.CORPORA)
-def test_cuts_fall_inside_a_token(corpus: str) -> None:
+@pytest.mark.parametrize(
+    ("corpus", "ends"), [(corpus, ends) for corpus in boundary.CORPORA for ends in boundary_cuts.ENDS[corpus]]
+)
+def test_cuts_fall_inside_a_token_or_on_a_border(corpus: str, ends: str) -> None:
     tok = Tokenizer.default()
-    for aligned in (False, True):
-        for case in itertools.islice(boundary_cuts.cases(corpus, tok, aligned=aligned), 3):
+    for cases in itertools.islice(boundary_cuts.contexts(corpus, tok, ends), 3):
+        assert len({case.prompt[:200] for case in cases}) == 1
+        for case in cases:
             spans = tok.encode(case.prompt + case.after, False, route="reference").byte_spans
-            assert (len(case.prompt) in spans[:, 1]) == aligned
+            assert (len(case.prompt) in spans[:, 1]) == (ends != boundary_cuts.CUT)
             assert len(case.continuation.encode()) >= 16
+            assert 96 <= len(tok.encode(case.prompt, False, route="reference").ids) <= 128
+
+
+def test_the_arms_are_sums_over_all_tokenizations(monkeypatch: pytest.MonkeyPatch) -> None:
+    tok = small.tokenizer()
+    lm, vocabulary = small.model(tok.vocab_size), vocabulary_of(tok)
+    monkeypatch.setattr(boundary_arms, "ENOUGH", 1e-6)
+    cases = [boundary_cuts.Case("word", prompt, "ing", "ing that") for prompt in ("it's the th", "it's th")]
+    start = tok.reference.token_to_id("<|start|>")
+
+    def total(path: tuple[int, ...], rest: bytes, healed: int) -> float:
+        """log p that text beginning with `rest` follows, its first `healed` bytes forced."""
+        row = brute.masked(tok, lm, brute.logprobs(lm, [path]))[path]
+        agree = [i for i, s in enumerate(vocabulary.strings) if s and (s.startswith(rest) or rest.startswith(s))]
+        forced = rest[:healed]
+        if healed:
+            allowed = [
+                i for i, s in enumerate(vocabulary.strings) if s and (s.startswith(forced) or forced.startswith(s))
+            ]
+            row = row - np.logaddexp.reduce(row[allowed])
+        parts = [
+            row[i]
+            + (
+                0.0
+                if len(s := vocabulary.strings[i]) >= len(rest)
+                else total((*path, i), rest[len(s) :], max(0, healed - len(s)))
+            )
+            for i in agree
+        ]
+        return float(np.logaddexp.reduce(parts))
+
+    for case, found in zip(cases, boundary_arms.score(lm, tok, cases, start), strict=True):
+        ids = (start, *tok.encode(case.prompt, False).ids.tolist())
+        last = vocabulary.strings[ids[-1]]
+        assert found.scores["none"].logprob == pytest.approx(total(ids, b"ing", 0), abs=1e-4)
+        assert found.scores["back-off"].logprob == pytest.approx(total(ids[:-1], last + b"ing", 0), abs=1e-4)
+        assert found.scores["heal 1"].logprob == pytest.approx(total(ids[:-1], last + b"ing", len(last)), abs=1e-4)
+        weights = brute.weights(tok, lm, (start,), brute.covers(tok, case.prompt.encode(), strict=False))
+        share = np.logaddexp.reduce(list(weights.values()))
+        parts = []
+        for path, weight in weights.items():
+            past = b"".join(vocabulary.strings[i] for i in path)[len(case.prompt) :]
+            if past.startswith(b"ing") or b"ing".startswith(past):
+                rest = b"ing"[len(past) :]
+                parts.append(weight - share + (total((start, *path), rest, 0) if rest else 0.0))
+        assert found.scores["exact"].logprob == pytest.approx(np.logaddexp.reduce(parts), abs=1e-4)
 
 
 def test_the_mask_is_measured_in_small() -> None:

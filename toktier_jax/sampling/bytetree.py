@@ -42,9 +42,10 @@ class PathTree:
     calls, forwarded  model calls and tokens so far
     """
 
-    def __init__(self, lm: Any, known: np.ndarray, room: int, temperature: float = 1.0) -> None:
-        """`known` bool [V]: logit columns with a token; `room` slots to begin with; a positive temperature."""
-        self.lm, self.known, self.temperature = lm, known, temperature
+    def __init__(self, lm: Any, known: np.ndarray, room: int, temperature: float = 1.0, chunk: int = CHUNK) -> None:
+        """`known` bool [V]: logit columns with a token; `room` slots to begin with; a positive temperature; at most
+        `chunk` tokens a call."""
+        self.lm, self.known, self.temperature, self.chunk = lm, known, temperature, chunk
         self.params = getattr(lm, "params", None)
         self.capacity = bucket(room, 64)
         self.calls = self.forwarded = 0
@@ -87,8 +88,8 @@ class PathTree:
         return nodes, fresh
 
     def _forward(self, fresh: list[PathNode], wanted: set[int]) -> None:
-        for begin in range(0, len(fresh), CHUNK):
-            part = fresh[begin : begin + CHUNK]
+        for begin in range(0, len(fresh), self.chunk):
+            part = fresh[begin : begin + self.chunk]
             size = bucket(len(part))
             tokens = np.zeros((1, size), np.int32)
             positions = np.full((1, size), -1, np.int32)
