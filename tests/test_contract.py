@@ -125,7 +125,7 @@ def test_rows_come_from_the_device_path_however_they_are_asked_for() -> None:
     tok = tt.Tokenizer.from_bytes(file())
     auto = tok.encode_batch([*TEXTS, TEXTS[0].encode()])
     assert tok.explain().calls == {"xla": len(TEXTS) + 1}
-    assert tok.encode_batch(iter(TEXTS), route="xla").ids.tolist() == auto.ids.tolist()[:-1]
+    assert tok.encode_batch(tuple(TEXTS), route="xla").ids.tolist() == auto.ids.tolist()[:-1]
     assert tok.encode_batch(TEXTS, route="reference").ids.tolist() == auto.ids.tolist()[:-1]
     assert auto.ids[-1].tolist() == auto.ids[0].tolist()
 

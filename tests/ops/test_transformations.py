@@ -89,11 +89,34 @@ def test_in_a_jitted_function_that_goes_on_with_the_ids() -> None:
 
 @pytest.mark.parametrize("lowering", ["arrays", pytest.param("walk", marks=pytest.mark.slow)])
 def test_over_a_batch(lowering: Lowering) -> None:
-    data, lengths = rows(TEXTS)
-    encode = functools.partial(tt.ops.encode_bytes, lowering=lowering)
+    """Each row has a status of its own: what is no UTF-8 and what has too many tokens leaves the others alone."""
+    bad = [b"a\xff", b"\xe6\x97", b"\xed\xa0\x80", "é".encode()[1:]]
+    data, lengths = rows([*TEXTS, "x" * 100, "x" * 101, *["" for _ in bad]])
+    for row, part in enumerate(bad, len(TEXTS) + 2):
+        data[row, : len(part)], lengths[row] = np.frombuffer(part, np.uint8), len(part)
+    encode = functools.partial(tt.ops.encode_bytes, lowering=lowering, capacity=100)
     out = jax.jit(jax.vmap(encode, (None, 0, 0)))(tokenizer().program, data, lengths)
     for row, text in enumerate(TEXTS):
         check(text, row_of(out, row))
+    assert out.status.tolist() == [0] * len(TEXTS) + [0, 1] + [3] * len(bad)
+    failed = out.status != 0
+    assert not out.count[failed].any()
+    assert (out.ids[failed] == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "says"),
+    [
+        (np.zeros((2, 8), np.uint8), {}, r"uint8 \[N\], not uint8 \[2, 8\]; use vmap"),
+        (np.zeros(8, np.int32), {}, r"uint8 \[N\], not int32 \[8\]"),
+        (np.zeros(0, np.uint8), {}, "at least one byte"),
+        (np.zeros(8, np.uint8), {"capacity": 0}, "capacity must be at least 1, not 0"),
+        (np.zeros(8, np.uint8), {"segment_starts": np.zeros(2, np.float32)}, r"int32 \[S\], not float32 \[2\]"),
+    ],
+)
+def test_arguments_of_another_shape(data: np.ndarray, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(tt.InputError, match=says):
+        jax.eval_shape(functools.partial(tt.ops.encode_bytes, **options), tokenizer().program, data, np.int32(1))
 
 
 CHILD = """
@@ -125,7 +148,7 @@ print(len(jax.devices()), "devices")
 
 @pytest.mark.parametrize("lowering", ["arrays", pytest.param("walk", marks=pytest.mark.slow)])
 def test_on_two_devices(lowering: Lowering) -> None:
-    cache = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir or "")}
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"] or "")}
     done = subprocess.run(
         [sys.executable, "-c", CHILD, lowering],
         capture_output=True,
@@ -172,7 +195,7 @@ class Compiles:
         jax.monitoring.register_event_duration_secs_listener(self._heard)
         return self
 
-    def _heard(self, event: str, seconds: float, **_: Any) -> None:
+    def _heard(self, event: str, duration_secs: float, **_: Any) -> None:
         if "compile" in event:
             self.names.append(event)
 
