@@ -62,7 +62,7 @@ class HashModel:
         if self.favour is not None and self.favour[0] == text:
             logits[self.favour[1]] += 20
         keep = np.zeros(self.vocab_size, bool)
-        begin = Open(0, text, rules.splitter.begin)
+        begin = Open(0, text, rules.canonical.splitter.begin)
         keep[rules._leaves(begin, Node(ordinary, len(text)), text, past=True)] = True
         if rules.whole(text) == text and rules.encode(text) == ordinary:
             keep[sorted(vocabulary.special)] = True

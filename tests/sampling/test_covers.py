@@ -46,7 +46,7 @@ def check(tok, prompt: bytes) -> None:
 def realized(tok, rules, path: tuple[int, ...]) -> bool:
     """Whether the reference encodes some text that goes on to something that begins with `path`."""
     text = b"".join(tok.token_bytes(id) for id in path)
-    for more in rules.splitter._continuations(text[-8:]):
+    for more in rules.canonical.splitter.futures.after(text[-8:]):
         try:
             whole = (text + more).decode()
         except UnicodeDecodeError:
@@ -124,7 +124,7 @@ def test_what_has_no_covers_is_refused_by_name() -> None:
 
 def test_the_pair_test_is_the_merges_own_answer() -> None:
     rules = cover_rules(small.tokenizer())
-    merges, rng = rules.merges, random.Random(3)
+    merges, rng = rules.canonical.merges, random.Random(3)
     for _ in range(3000):
         left, right = rng.randrange(300), rng.randrange(300)
         whole = merges.encode(merges.strings[left] + merges.strings[right])

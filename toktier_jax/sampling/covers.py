@@ -9,7 +9,6 @@ next byte). Never mix them: the prompt's own encoding would be counted twice.
 from __future__ import annotations
 
 import bisect
-import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -19,14 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toktier_jax.errors import UnsupportedError
-from toktier_jax.sampling.merges import Merges, merges_of
-from toktier_jax.sampling.splits import Open, Splitter, unfinished
+from toktier_jax.sampling.canonical import Canonical
+from toktier_jax.sampling.characters import unfinished
+from toktier_jax.sampling.merges import merges_of
+from toktier_jax.sampling.splits import Open, Splitter
 from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, vocabulary_of
 from toktier_jax.spec import types
 
 _CACHED = 256
-
-
 _NONE = np.zeros(0, np.int32)
 
 
@@ -66,8 +65,7 @@ class CoverRules:
     """What covers need of a tokenizer, made once: see `cover_rules`."""
 
     vocabulary: Vocabulary
-    merges: Merges
-    splitter: Splitter
+    canonical: Canonical
     plain: np.ndarray  # int32 [n]: places in vocabulary.order of tokens that are no added tokens, ascending
     holding: np.ndarray  # bool [V]: tokens whose bytes hold the literal of an added token
     literals: tuple[tuple[bytes, int], ...]  # of added tokens that can be found in a text as they are written
@@ -80,7 +78,7 @@ class CoverRules:
         UTF-8 and UnsupportedError for what the vocabulary cannot spell.
         """
         pending = self._pending(text)
-        begin = self.splitter.open(text, min((at for at, _ in pending), default=None))
+        begin = self.canonical.splitter.open(text, min((at for at, _ in pending), default=None))
         rest = begin.data
         nodes = self._nodes(begin)
         found = {node: self._leaves(begin, node, text, past=False) for node in nodes}
@@ -117,8 +115,7 @@ class CoverRules:
 
     def encode(self, text: bytes) -> tuple[int, ...]:
         """Ids of a text without added tokens, which may end inside a character, by pieces and merges."""
-        begin = Open(0, text, self.splitter.begin)
-        return self._encoded(begin, len(text)).path
+        return self.canonical.encoded(Open(0, text, self.canonical.splitter.begin))
 
     def _pending(self, text: bytes) -> list[tuple[int, int]]:
         """(byte, id) of added tokens, none special, whose literal may begin at that byte and go on after the end."""
@@ -147,34 +144,18 @@ class CoverRules:
     def _nodes(self, begin: Open) -> list[Node]:
         """The paths that some split allows and that a token can go on from to the prompt's end."""
         rest = begin.data
-        splits = np.unique(self.splitter.rows(begin, [b""])[1], axis=0)
+        splits = np.unique(self.canonical.splitter.rows(begin, [b""])[1], axis=0)
         found: dict[Node, None] = {}
         for at in range(len(rest) + 1):
             lo, hi = self.vocabulary.range(rest[at:])
             if hi > lo:
                 for split in splits:
-                    found[Node(self._path(rest[:at], split), at)] = None
+                    found[Node(self.canonical.path(rest[:at], split), at)] = None
         return list(found)
 
     def _encoded(self, begin: Open, at: int) -> Node:
         """The node that is the encoding of the first `at` open bytes as a whole text."""
-        begin = begin.upto(at)
-        return Node(self._path(begin.data, self.splitter.final(begin)), at)
-
-    def _path(self, data: bytes, starts: np.ndarray) -> tuple[int, ...]:
-        """The tokens of `data` under a split, starts bool [at least n + 1]; the last piece may still go on."""
-        bounds = [*np.flatnonzero(starts[: len(data)]).tolist(), len(data)] if data else []
-        path: list[int] = []
-        for a, b in itertools.pairwise(bounds):
-            path += self._piece(data[a:b], closed=bool(starts[b]))
-        return tuple(path)
-
-    def _piece(self, piece: bytes, *, closed: bool) -> tuple[int, ...]:
-        if closed and self.merges.whole:
-            for id in self.vocabulary.by_bytes.get(piece, ()):
-                if id not in self.vocabulary.added:
-                    return (id,)
-        return self.merges.encode(piece)
+        return Node(self.canonical.encoded(begin.upto(at)), at)
 
     # ---- leaves ----
 
@@ -188,111 +169,43 @@ class CoverRules:
         tokens = self.vocabulary.order[places]
         if past:
             tokens = tokens[self.vocabulary.lengths[tokens] > len(remaining)]
-        tokens = self._without_literals(tokens, text, len(remaining))
-        key = begin, node, past, len(tokens)
+        tails = self._tails(text)
+        key = begin, node, past, tails
         if (known := self._known.get(key)) is None:
-            known = self._known[key] = self._valid(begin, node, tokens)
+            tokens = self._without_literals(tokens, tails, len(remaining))
+            known = self._known[key] = self.canonical.following(begin, node.path, node.at, tokens)
             if len(self._known) > _CACHED:
                 self._known.popitem(last=False)
         return known
 
-    def _without_literals(self, tokens: np.ndarray, text: bytes, skip: int) -> np.ndarray:
-        """Without those that complete an added token's literal, which the encode would take for that token."""
-        tails = [
+    def _tails(self, text: bytes) -> tuple[bytes, ...]:
+        """What would complete an added token's literal that the text's end begins."""
+        return tuple(
             literal[begun:]
             for literal, _ in self.literals
             for begun in range(1, len(literal))
             if text.endswith(literal[:begun])
-        ]
+        )
+
+    def _without_literals(self, tokens: np.ndarray, tails: tuple[bytes, ...], skip: int) -> np.ndarray:
+        """Without those that complete an added token's literal, which the encode would take for that token."""
         tokens = tokens[~self.holding[tokens]]
         if not tails:
             return tokens
         more = [self.vocabulary.strings[token][skip:] for token in tokens.tolist()]
-        return tokens[np.array([not any(string.startswith(tail) for tail in tails) for string in more], bool)]
-
-    def _valid(self, begin: Open, node: Node, tokens: np.ndarray) -> np.ndarray:
-        """Those tokens with which the node's path is canonical for some text that goes on."""
-        if not len(tokens):
-            return tokens
-        rest, at, path = begin.data, node.at, node.path
-        strings = [self.vocabulary.strings[token] for token in tokens.tolist()]
-        owner, starts = self.splitter.rows(begin, [(rest[:at] + string)[len(rest) :] for string in strings])
-        lengths = self.vocabulary.lengths[tokens]
-        bounds, bad = self._bounds(path)
-        free = np.ones(len(owner), bool)
-        for position in range(1, at):
-            if position not in bounds:
-                free &= ~starts[:, position]
-            elif position in bad:
-                free &= starts[:, position]
-        inside = np.arange(starts.shape[1])[None, :]
-        ends = at + lengths[owner]
-        within = (inside > at) & (inside < ends[:, None])
-        free &= ~(starts & within).any(axis=1)
-        closed = starts[np.arange(len(owner)), ends]
-        begins = starts[:, at]
-        if path and at:
-            pairs = np.ones(len(tokens), bool)
-            asked = np.unique(owner[free & ~begins])
-            pairs[asked] = [self.merges.pair(path[-1], int(tokens[i])) for i in asked]
-            free &= begins | pairs[owner]
-        alone = np.unique(owner[free & begins])
-        whole = np.zeros(len(tokens), bool)
-        whole[alone] = [self.merges.reachable(int(tokens[i])) for i in alone]
-        free &= ~begins | whole[owner] | (closed & self.merges.whole)
-        if self.merges.whole:
-            free &= ~self._split_wholes(rest[:at], path, strings, owner, starts, ends)
-        valid = np.zeros(len(tokens), bool)
-        valid[owner[free]] = True
-        return tokens[valid]
-
-    def _bounds(self, path: Sequence[int]) -> tuple[set[int], set[int]]:
-        """Where the path's tokens meet, and those meetings that only a piece boundary allows."""
-        at, bounds, bad = 0, set(), set()
-        for left, right in itertools.pairwise(path):
-            at += len(self.vocabulary.strings[left])
-            bounds.add(at)
-            if not self.merges.pair(left, right):
-                bad.add(at)
-        return bounds, bad
-
-    def _split_wholes(
-        self,
-        before: bytes,
-        path: Sequence[int],
-        strings: Sequence[bytes],
-        owner: np.ndarray,
-        starts: np.ndarray,
-        ends: np.ndarray,
-    ) -> np.ndarray:
-        """Rows in which a closed piece is a token and the path spells it with several, or with another one."""
-        edges = [0]
-        for token in path:
-            edges.append(edges[-1] + len(self.vocabulary.strings[token]))
-        wrong = np.zeros(len(owner), bool)
-        known = self.vocabulary.by_bytes
-        counts = np.cumsum(starts, axis=1)
-        rows = np.arange(len(owner))
-        for i, a in enumerate(edges[:-1]):
-            for b in edges[i + 1 :]:
-                tokens = edges.index(b) - i
-                if before[a:b] in known and (tokens > 1):
-                    wrong |= starts[:, a] & starts[:, b] & (counts[:, b] - counts[:, a] == 1)
-            both = np.array([before[a:] + string in known for string in strings])[owner]
-            wrong |= both & starts[:, a] & starts[rows, ends] & (counts[rows, ends] - counts[:, a] == 1)
-        return wrong
+        return tokens[np.array([not string.startswith(tails) for string in more], bool)]
 
     def _firsts(self, tokens: np.ndarray, skip: int) -> np.ndarray:
         strings = self.vocabulary.strings
         return np.array([strings[token][skip] for token in tokens.tolist()], np.uint8)
 
 
-_boundaries: weakref.WeakKeyDictionary[Any, CoverRules] = weakref.WeakKeyDictionary()
+_rules: weakref.WeakKeyDictionary[Any, CoverRules] = weakref.WeakKeyDictionary()
 
 
 def cover_rules(tok: TokenizerLike) -> CoverRules:
     """The CoverRules of a tokenizer, made once. Raises UnsupportedError, by name, for what has no exact covers."""
-    if (found := _boundaries.get(tok)) is None:
+    if (found := _rules.get(tok)) is None:
         spec, vocabulary = tok.spec, vocabulary_of(tok)
         for step in spec.normalizers:
             if not isinstance(step, types.Unicode):
@@ -308,11 +221,11 @@ def cover_rules(tok: TokenizerLike) -> CoverRules:
                     f'boundary="exact" with the added token {token.content!r} (lstrip, rstrip or single_word); '
                     'use boundary="heal"'
                 )
-        merges = merges_of(spec, vocabulary.strings)
+        canonical = Canonical(vocabulary, merges_of(spec, vocabulary.strings), Splitter(spec))
         plain = np.array([p for p, id in enumerate(vocabulary.order.tolist()) if id not in vocabulary.added], np.int32)
         literals = tuple(sorted(vocabulary.literals.items()))
         holding = np.array([any(literal in s for literal in vocabulary.literals) for s in vocabulary.strings], bool)
-        found = _boundaries[tok] = CoverRules(vocabulary, merges, Splitter(spec), plain, holding, literals)
+        found = _rules[tok] = CoverRules(vocabulary, canonical, plain, holding, literals)
     return found
 
 

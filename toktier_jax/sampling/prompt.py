@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from toktier_jax.errors import InputError
-from toktier_jax.sampling.splits import unfinished
+from toktier_jax.sampling.characters import unfinished
 from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, vocabulary_of
 from toktier_jax.spec import types
 
