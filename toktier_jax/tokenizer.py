@@ -48,22 +48,24 @@ class Tokenizer:
         self._calls: Counter[str] = Counter()
         self._fallbacks: Counter[str] = Counter()
 
-    # ---- constructors: each raises SpecError, saying what is wrong where ----
+    # ---- constructors: each raises SpecError, saying what is wrong where; InputError for another type ----
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Tokenizer:
         """A tokenizer.json, a tekken.json or the tokenizer inside a GGUF, and the chat files beside it."""
-        return cls(sources.from_file(path))
+        return cls(sources.from_file(inputs.check_path(path)))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Tokenizer:
         """The content of such a file."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InputError(f"data must be bytes, not {type(data).__name__}; use from_file for a path")
         return cls(sources.from_bytes(bytes(data)))
 
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike[str]) -> Tokenizer:
         """A local directory, else a hub id: the only constructor that may use the network."""
-        return cls(sources.from_pretrained(name))
+        return cls(sources.from_pretrained(inputs.check_path(name)))
 
     @classmethod
     def from_tokenizers(cls, obj: Any) -> Tokenizer:
@@ -124,9 +126,7 @@ class Tokenizer:
         route: Literal["auto", "xla", "reference"] = "auto",
     ) -> Iterator[Encoding]:
         """The Encodings of texts one after the other, with no more than one text in memory."""
-        if isinstance(texts, str | bytes | bytearray):
-            inputs.check_texts(texts)
-        return (self.encode(text, add_special_tokens, special, route) for text in texts)
+        return (self.encode(text, add_special_tokens, special, route) for text in inputs.check_iterable(texts))
 
     def encode_batch(
         self,
@@ -149,6 +149,7 @@ class Tokenizer:
         inputs.check_choice("overflow", overflow, ("raise", "status"))
         rows = self._rows(inputs.check_texts(texts), add_special_tokens, special, route)
         length = None if length is None else inputs.check_count("length", length)
+        pad_id = None if pad_id is None else inputs.check_id("pad_id", pad_id)
         side = None if side is None else inputs.check_choice("side", side, ("left", "right"))
         batch = layout.batch(rows, self._spec.padding, length=length, pad_id=pad_id, side=side)
         if overflow == "raise" and batch.status.any():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,15 +33,18 @@ def check_text(text: Any, what: str = "text") -> tuple[str, bytes]:
     raise InputError(f"{what} must be str or UTF-8 bytes, not {type(text).__name__}")
 
 
-def check_texts(texts: Any) -> list[tuple[str, bytes]]:
-    """Each of several texts as `check_text` gives it. A single text is refused: its characters would be the texts."""
+def check_iterable(texts: Any) -> Iterable[Any]:
+    """`texts`, which are not looked at, where they can be iterated over and are not one text."""
     if isinstance(texts, str | bytes | bytearray):
         raise InputError(f"texts must be a list of texts, not one {type(texts).__name__}; wrap it in a list")
-    try:
-        items = list(texts)
-    except TypeError as error:
-        raise InputError(f"texts must be a list of texts, not {type(texts).__name__}") from error
-    return [check_text(text, f"text {i}") for i, text in enumerate(items)]
+    if not isinstance(texts, Iterable):
+        raise InputError(f"texts must be a list of texts, not {type(texts).__name__}")
+    return texts
+
+
+def check_texts(texts: Any) -> list[tuple[str, bytes]]:
+    """Each of several texts as `check_text` gives it. A single text is refused: its characters would be the texts."""
+    return [check_text(text, f"text {i}") for i, text in enumerate(check_iterable(texts))]
 
 
 def check_ids(ids: Any, limit: int) -> list[int]:
@@ -71,3 +75,18 @@ def check_count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InputError(f"{name} must be an integer from 1, not {value!r}")
     return int(value)
+
+
+def check_id(name: str, value: Any) -> int:
+    """`value`, an integer that an array of ids can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not -(1 << 31) <= value < 1 << 31:
+        raise InputError(f"{name} must be an integer of 32 bits, not {value!r}")
+    return int(value)
+
+
+def check_path(path: Any) -> str:
+    """A file's or directory's path, or a hub id."""
+    found = path.__fspath__() if isinstance(path, os.PathLike) else path
+    if not isinstance(found, str) or "\0" in found:
+        raise InputError(f"a path must be str or os.PathLike[str] without NUL, not {path!r}")
+    return found
