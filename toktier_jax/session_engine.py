@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections import Counter
 from typing import Any
 
@@ -14,11 +16,13 @@ from toktier_jax.host.align import Alignment
 from toktier_jax.host.assemble import DeviceResult
 from toktier_jax.host.rewritten import RewrittenEncoder
 from toktier_jax.host.window import HostWindow, QuickCheckFailed, WindowEncoder
-from toktier_jax.plan import QuickCheckPlan
+from toktier_jax.plan import QuickCheckPlan, SplitPlan
 from toktier_jax.program.quickcheck import form_facts
+from toktier_jax.program.split import Found, pattern_of
 from toktier_jax.sessions.engine import EngineInfo, Window
 from toktier_jax.sessions.policy import Policy, Where
 from toktier_jax.spec import types as spec
+from toktier_jax.types import EncodeProgram
 
 
 class TokenizerEngine:
@@ -43,11 +47,11 @@ class TokenizerEngine:
             forms = [step.form for step in program.plan.steps if isinstance(step, QuickCheckPlan) and step.form]
             self._form = forms[0] if forms else None
             refused = host_window.refusal(program)
-            if refused is None:
-                self._encoder = WindowEncoder(program, form_facts(self._form).contextual if self._form else None)
-            else:
+            if refused is not None:
                 reason = f"compiled windows in XLA: {refused}"
-                self._encoder = RewrittenEncoder(program)
+            with _lock:
+                self._encoder = _encoders.get(self._device) or _encoder_of(of, program, refused, self._form)
+                _encoders[self._device] = self._encoder
         else:
             reason = f"on the reference: {tokenizer._refusal}"
         boundary = self._device is None and _has_boundaries(of)
@@ -123,6 +127,27 @@ class TokenizerEngine:
             return self._encoder.encode(text, checked=checked)
         assert self._encoder is not None
         return self._encoder.encode(text, at_start=at_start, checked=checked)
+
+
+_lock = threading.Lock()
+_encoders: weakref.WeakKeyDictionary[Any, WindowEncoder | RewrittenEncoder] = weakref.WeakKeyDictionary()
+"""All stores of a tokenizer share its encoder: the tables are large, and what it learned of pieces is true for all."""
+
+
+def _encoder_of(
+    of: spec.TokenizerSpec, program: EncodeProgram, refused: str | None, form: Any
+) -> WindowEncoder | RewrittenEncoder:
+    if refused is not None:
+        return RewrittenEncoder(program)
+    return WindowEncoder(program, form_facts(form).contextual if form else None, _patterns(of, program))
+
+
+def _patterns(of: spec.TokenizerSpec, program: EncodeProgram) -> list[Found] | None:
+    """The patterns of all splits, if all only cut characters apart."""
+    plans = [step for step in program.plan.steps if isinstance(step, SplitPlan)]
+    found = [each for step in of.pre_tokenizers if (each := pattern_of(step, of.dialect)) is not None]
+    only_cut = all(plan.behavior == "Isolated" and plan.unit == "char" for plan in plans)
+    return found if only_cut and len(found) == len(plans) else None
 
 
 def _accelerated() -> bool:

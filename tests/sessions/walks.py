@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -116,6 +117,7 @@ def reference(tokenizer) -> Callable[[str], Expected]:
     """Full encodes by the reference of a Tokenizer."""
     after = len(tokenizer.spec.post_processor.after)
 
+    @functools.lru_cache(maxsize=4)
     def encode(text: str) -> Expected:
         found = tokenizer.encode(text, route="reference")
         count = len(found.ids) - after

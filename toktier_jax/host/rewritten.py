@@ -103,9 +103,7 @@ class RewrittenEncoder:
                 starts.append(start)
                 ends.append(stop)
             elif kind[start] == TEXT:
-                tokens = self._merger.find(text[start:stop])
-                if tokens is None:
-                    raise UnsupportedError("the text holds characters that only the reference can handle")
+                (tokens,) = self._merger.find([text[start:stop]])
                 ids += tokens[0]
                 inner = [start + end for end in tokens[1]]
                 starts += [start, *inner[:-1]]

@@ -1,24 +1,30 @@
 """Encodes small windows of a text by a program's tables without the big pipeline: the engine of token sessions.
 
-Added tokens and the quick check are looked for on the host, splits are walked in one lane (ops/one_lane.py), pieces
-are looked up one by one (host/word_merge.py). A window says besides its tokens where work can be resumed. What this
-path cannot do it refuses by name before it is made (`refusal`), or for one window by raising UnsupportedError.
+Added tokens and the quick check are looked for on the host, short texts are cut by regular expressions
+(host/window_scan.py), long ones by the walk (host/window_split.py), pieces are looked up one by one
+(host/word_merge.py). A window says besides its tokens where work can be resumed. What this path cannot do it refuses by
+name before it is made (`refusal`), or for one window by raising UnsupportedError.
 """
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from toktier_jax.errors import UnsupportedError
+from toktier_jax.host.literals import AddedFinder, Span
+from toktier_jax.host.window_scan import Pieces, Scanner
 from toktier_jax.host.window_split import Cut, Splitter
 from toktier_jax.host.word_merge import WordMerger
 from toktier_jax.plan import AddedPlan, BPEPlan, QuickCheckPlan, SplitPlan
-from toktier_jax.types import CONT, AddedTables, EncodeProgram
+from toktier_jax.program.split import Found
+from toktier_jax.types import CONT, EncodeProgram
+
+SCANNED = 1 << 13
+"""Bytes of a window that is scanned: a pattern that gives back a lot is still quick on it. Longer ones are walked."""
 
 BLOCK = 1 << 17
 """Bytes encoded at a time. A longer text is cut where starts are decided."""
@@ -69,21 +75,30 @@ def refusal(program: EncodeProgram) -> str | None:
 class WindowEncoder:
     """Windows of one program, which `refusal` does not refuse. Thread-safe."""
 
-    def __init__(self, program: EncodeProgram, contextual: np.ndarray | None) -> None:
-        """`program` has numpy tables; `contextual` bool [0x110000]: the quick check's form looks at what is before."""
+    def __init__(
+        self, program: EncodeProgram, contextual: np.ndarray | None, patterns: Sequence[Found] | None = None
+    ) -> None:
+        """`program` has numpy tables; `contextual` bool [0x110000]: the quick check's form looks at what is before;
+        `patterns`: of each split, where all of them may be scanned (program/split.py)."""
         plan, tables = program.plan, program.tables
         assert isinstance(plan.model, BPEPlan)
         steps = list(zip(plan.steps, tables.steps, strict=True))
         flags = [part for step, part in steps if isinstance(step, QuickCheckPlan)]
-        self._added = [_Literals(part) for step, part in steps if isinstance(step, AddedPlan)]
+        self._find_added = AddedFinder([part for step, part in steps if isinstance(step, AddedPlan)])
         self._suspects = np.asarray(flags[0]) if flags else None
         self._contextual = contextual if flags else None
-        self._pages = None if tables.pages is None else np.asarray(tables.pages, np.int64)
-        self._table = None if tables.table is None else np.asarray(tables.table).reshape(-1)
         plain = np.full(256, CONT, np.uint8)
-        if self._pages is not None and self._table is not None:
-            plain[:128] = self._table[self._pages[0] << 8 :][:128]
+        self._classes: np.ndarray | None = None
+        if tables.pages is not None and tables.table is not None:
+            self._classes = np.asarray(tables.table)[np.asarray(tables.pages)].reshape(-1)
+            plain[:128] = self._classes[:128]
         self._splits = [Splitter(step, part, plain) for step, part in steps if isinstance(step, SplitPlan)]
+        self._scan = None if patterns is None else Scanner.of_bytes(patterns, self._splits)
+        self._scan_symbols = (
+            None
+            if patterns is None or self._classes is None
+            else Scanner.of_symbols(patterns, self._splits, self._classes)
+        )
         self.merger = WordMerger(plan.model, tables.model)
 
     def encode(self, data: bytes, *, checked: bool = False) -> HostWindow:
@@ -115,83 +130,75 @@ class WindowEncoder:
             none = np.zeros(0, np.int32)
             return HostWindow(none, none, none, none, 0)
         spans, decided = self._find_added(data)
-        symbols, boundary = (None, None) if data.isascii() else self._classify(data, spans, checked)
+        characters = None if data.isascii() else self._classify(data, spans, checked)
+        boundary = None if characters is None else characters.boundary
         if self._contextual is not None:
             decided = min(decided, _last_boundary(data, boundary))
-        state = _open(size, spans)
-        anchors = state.starts
-        for number, split in enumerate(self._splits):
-            state, decided = split(data, symbols, state, decided)
-            if not number:
-                anchors = state.starts
-        first = np.flatnonzero(anchors).astype(np.int32)
+        cut = self._scanned if size <= SCANNED and self._scan is not None else self._walked
+        found = cut(data, spans, characters, decided)
+        first, decided = found.first, found.decided
         if boundary is not None:
             first = first[boundary[first]]
             decided = int(first[max(np.searchsorted(first, decided, side="right") - 1, 0)])
-        return self._tokens(data, state, spans, first, decided)
+        return HostWindow(*self._tokens(found), first, decided)
 
-    def _tokens(
-        self, data: bytes, state: Cut, spans: list[tuple[int, int, int]], anchors: np.ndarray, decided: int
-    ) -> HostWindow:
+    def _scanned(self, data: bytes, spans: list[Span], characters: _Characters | None, decided: int) -> Pieces:
+        if characters is None:
+            assert self._scan is not None
+            return self._scan(data, spans, decided)
+        assert self._scan_symbols is not None
+        return self._scan_symbols.of(data, characters.classes.tobytes(), characters.lead, spans, decided)
+
+    def _walked(self, data: bytes, spans: list[Span], characters: _Characters | None, decided: int) -> Pieces:
+        symbols = None
+        if characters is not None:
+            symbols = np.full(len(data), CONT, np.uint8)
+            symbols[characters.lead] = characters.classes
+        state = _open(len(data), spans)
+        first = state.starts
+        for number, split in enumerate(self._splits):
+            state, decided = split(data, symbols, state, decided)
+            if not number:
+                first = state.starts
         edges = np.append(np.flatnonzero(state.starts), len(data)).astype(np.int32)
         bounds = edges.tolist()
-        found = self.merger.look_up([data[start:stop] for start, stop in pairwise(bounds)])
-        for start, _, index in spans:
-            found[bisect_left(bounds, start)] = index
-        ids, starts, ends = np.array(found, np.int32), edges[:-1], edges[1:]
-        keep = np.ones(len(ids), bool)
-        if state.removed is not None:
-            keep = ~state.removed[starts]
-        if -1 in found:
-            ids, starts, ends = self._merged(data, ids, starts, ends, np.flatnonzero((ids < 0) & keep).tolist(), keep)
-        elif state.removed is not None:
-            ids, starts, ends = ids[keep], starts[keep], ends[keep]
-        return HostWindow(ids, starts, ends, anchors, decided)
+        pieces = [data[start:stop] for start, stop in pairwise(bounds)]
+        fixed = [(bisect_left(bounds, start), index) for start, _, index in spans]
+        removed = None if state.removed is None else state.removed[edges[:-1]]
+        return Pieces(pieces, edges, np.flatnonzero(first).astype(np.int32), fixed, decided, removed)
 
-    def _merged(
-        self, data: bytes, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray, missed: list[int], keep: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Tokens of all kept pieces, where those of some (`missed`) have to be made."""
-        counts = keep.astype(np.int64)
-        made: list[int] = []
-        stops: list[int] = []
-        for number in missed:
-            begin = int(starts[number])
-            tokens = self.merger.find(data[begin : ends[number]])
-            if tokens is None:
-                raise UnsupportedError("the text holds characters that only the reference can handle")
-            counts[number] = len(tokens[0])
-            made += tokens[0]
-            stops += [begin + stop for stop in tokens[1]]
-        of_missed = np.zeros(len(counts), bool)
-        of_missed[missed] = True
-        ids, ends, places = (np.repeat(each, counts) for each in (ids, ends, of_missed))
-        ids[places], ends[places] = made, stops
-        if keep.all():
-            return ids, np.concatenate([starts[:1], ends[:-1]]), ends
-        begins = np.repeat(starts, counts)
-        follows = np.flatnonzero(begins[1:] == begins[:-1]) + 1
-        begins[follows] = ends[follows - 1]
-        return ids, begins, ends
+    def _tokens(self, found: Pieces) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        pieces, starts, ends = found.pieces, found.edges[:-1], found.edges[1:]
+        known = self.merger.look_up(pieces)
+        for number, index in found.fixed:
+            known[number] = index
+        ids = np.array(known, np.int32)
+        missed = (ids < 0) if found.removed is None else (ids < 0) & ~found.removed
+        counts = np.ones(len(ids), np.int32) if found.removed is None else (~found.removed).astype(np.int32)
+        numbers = missed.nonzero()[0]
+        made = self.merger.find([pieces[number] for number in numbers.tolist()])
+        counts[numbers] = [len(tokens[0]) for tokens in made]
+        ids, starts, ends = ids.repeat(counts), starts.repeat(counts), ends.repeat(counts)
+        places = (ids < 0).nonzero()[0]
+        ids[places] = list(chain.from_iterable(tokens[0] for tokens in made))
+        ends[places] = starts[places] + np.array(list(chain.from_iterable(tokens[1] for tokens in made)), np.int32)
+        again = (starts[1:] == starts[:-1]).nonzero()[0]  # of one piece: the next begins where the one before ends
+        starts[again + 1] = ends[again]
+        return ids, starts, ends
 
-    def _classify(
-        self, data: bytes, spans: list[tuple[int, int, int]], checked: bool
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Symbols of text beyond ASCII, uint8 [n], and where the normal form leaves alone what is before, bool [n]
-        (None: everywhere)."""
+    def _classify(self, data: bytes, spans: list[Span], checked: bool) -> _Characters:
+        """Raises QuickCheckFailed unless `checked`."""
         raw = np.frombuffer(data, np.uint8)
-        symbols = np.full(len(data), CONT, np.uint8)
-        if self._pages is None or self._table is None:
-            return symbols, None
-        codes = np.frombuffer(data.decode().encode("utf-32-le"), np.uint32)
         lead = np.flatnonzero((raw & 0xC0) != 0x80)
-        classes = self._table[self._pages[codes >> 8] << 8 | (codes & 255)]
-        symbols[lead] = classes
+        if self._classes is None:
+            return _Characters(lead, np.full(len(lead), CONT, np.uint8), None)
+        codes = np.frombuffer(data.decode().encode("utf-32-le"), np.uint32)
+        classes = self._classes[codes]
         if self._suspects is None or self._contextual is None:
-            return symbols, None
+            return _Characters(lead, classes, None)
         suspect = self._suspects[classes]
         if not suspect.any():
-            return symbols, None
+            return _Characters(lead, classes, None)
         boundary = np.ones(len(data) + 1, bool)
         boundary[lead] = ~self._contextual[codes]
         for start, stop, _ in spans:
@@ -200,72 +207,23 @@ class WindowEncoder:
         if suspect.any() and not checked:
             raise QuickCheckFailed
         boundary[0] = True
-        return symbols, boundary
-
-    def _find_added(self, data: bytes) -> tuple[list[tuple[int, int, int]], int]:
-        """Added tokens as (start, stop, id), in order, and where text that may yet become one begins."""
-        spans: list[tuple[int, int, int]] = []
-        frontier = len(data)
-        for literals in self._added:
-            gaps: list[tuple[int, int, int]] = []
-            last = 0
-            for start, stop, _ in [*spans, (len(data), len(data), -1)]:
-                if start > last:
-                    more, edge = literals.find(data, last, start)
-                    gaps += more
-                    if start == len(data):
-                        frontier = min(frontier, edge)
-                last = stop
-            spans = sorted(spans + gaps)
-        for start, stop, _ in spans:
-            if start < frontier < stop:
-                frontier = start
-        return spans, frontier
+        return _Characters(lead, classes, boundary)
 
 
-class _Literals:
-    """Finds the added tokens of one pass: leftmost, of those the longest."""
+class _Characters(NamedTuple):
+    """Characters of a text beyond ASCII.
 
-    def __init__(self, tables: AddedTables) -> None:
-        tokens = np.asarray(tables.tokens)
-        words = _words(np.asarray(tables.trie))
-        self._ids = {word: int(tokens[0, number]) for word, number in words.items()}
-        ordered = sorted(words, key=len, reverse=True)
-        self._pattern = re.compile(b"|".join(map(re.escape, ordered)))
-        self._longest = len(ordered[0])
-        self._prefixes = frozenset(word[:size] for word in words for size in range(1, len(word)))
+    lead      int64 [k]  their first bytes
+    classes   uint8 [k]  their symbols
+    boundary  bool [n + 1] or None (everywhere)  the normal form leaves alone what is before the byte
+    """
 
-    def find(self, data: bytes, start: int, stop: int) -> tuple[list[tuple[int, int, int]], int]:
-        """Those in data[start:stop], and where its longest end begins that a longer text could make one of."""
-        spans = [
-            (match.start(), match.end(), self._ids[match.group()])
-            for match in self._pattern.finditer(data, start, stop)
-        ]
-        for begin in range(max(stop - self._longest + 1, start), stop):
-            if data[begin:stop] in self._prefixes:
-                return spans, begin
-        return spans, stop
+    lead: np.ndarray
+    classes: np.ndarray
+    boundary: np.ndarray | None
 
 
-def _words(trie: np.ndarray) -> dict[bytes, int]:
-    """The words of a double array (program/added.py), each with its number."""
-    base, parent, longest = trie[0], trie[1], trie[2]
-    spelled: dict[int, bytes] = {0: b""}
-    children: dict[int, list[int]] = {}
-    for slot in np.flatnonzero(parent >= 0).tolist():
-        children.setdefault(int(parent[slot]), []).append(slot)
-    order = [0]
-    words: dict[bytes, int] = {}
-    for node in order:
-        for slot in children.get(node, ()):
-            spelled[slot] = spelled[node] + bytes([slot - int(base[node])])
-            if longest[slot] >= 0 and longest[slot] != longest[node]:
-                words[spelled[slot]] = int(longest[slot])
-            order.append(slot)
-    return words
-
-
-def _open(size: int, spans: list[tuple[int, int, int]]) -> Cut:
+def _open(size: int, spans: list[Span]) -> Cut:
     """A window before its first split: one open segment between the added tokens."""
     starts = np.zeros(size, bool)
     starts[0] = True

@@ -18,7 +18,7 @@ CAPACITIES = (512, 2048, 8192, 32768, 131072)
 """Bytes of the buffers that are walked; longer ones double."""
 
 _GAP_START, _MATCH_START = 2, 3  # states of program/automaton.py
-_COLLAPSED, _ANYTHING = 0, 1
+_COLLAPSED, _ANYTHING = 0, 1  # rows of WalkTables.tail
 
 
 class Cut(NamedTuple):
@@ -40,7 +40,7 @@ class Splitter:
     def __init__(self, plan: SplitPlan, tables: SplitTables, plain: np.ndarray) -> None:
         """`plain` uint8 [256]: the symbols of bytes in a text of ASCII alone."""
         walk = tables.walk
-        self._plan = plan
+        self.plan = plan
         self._right, self._left = np.asarray(walk.right), np.asarray(walk.left)
         self._begins = int(walk.begins)
         self._tail: list[list[int]] = np.asarray(walk.tail).tolist()
@@ -48,9 +48,10 @@ class Splitter:
         self._same = int(codes[CONT])
         self._half = self._right.shape[1] // 2
         self._past = np.int32(self._right[0, self._same])
-        self._by_symbol = codes.tobytes()
+        self.by_symbol = codes.tobytes()
+        """The code of each symbol, and of each byte of a text of ASCII alone: tables of bytes.translate."""
         of_byte = np.asarray(tables.symbols) if plan.unit == "byte" else plain
-        self._by_byte = codes[of_byte].tobytes()
+        self.by_byte = codes[of_byte].tobytes()
         self._lock = threading.Lock()
         self._placed: tuple[Any, Any] | None = None
 
@@ -60,41 +61,44 @@ class Splitter:
         `symbols` uint8 [n]: the class of the character at each byte, or CONT; None where the text is ASCII.
         """
         size = len(data)
-        if symbols is None or self._plan.unit == "byte":
-            source = data.translate(self._by_byte)
+        if symbols is None or self.plan.unit == "byte":
+            source = data.translate(self.by_byte)
         else:
-            source = symbols.tobytes().translate(self._by_symbol)
+            source = symbols.tobytes().translate(self.by_symbol)
         capacity = next((each for each in CAPACITIES if each >= size), 1 << (size - 1).bit_length())
         codes = np.zeros(capacity, np.uint8)
         codes[:size] = np.frombuffer(source, np.uint8)
         whole = cut.frozen if cut.removed is None else cut.removed if cut.frozen is None else cut.frozen | cut.removed
         if whole is not None:
             codes[:size][whole] = self._same
-        known = self._known(codes, cut.starts, limit, size)
+        known = limit
+        if limit == size or not cut.starts[limit]:
+            known = self.known(source, limit, limit - 1 - int(np.argmax(cut.starts[limit - 1 :: -1])))
         codes[:size][cut.starts] += np.uint8(self._half)
         right, left = self._on_device()
         states = np.asarray(_walk()(right, left, codes, self._past, np.int32(size)))[:size]
         starts = (states >= _GAP_START) & (states < self._begins)
         removed = cut.removed
-        if self._plan.behavior != "Isolated":
+        if self.plan.behavior != "Isolated":
             match = states >= _MATCH_START
             if whole is not None:
                 match &= ~whole
-            starts, dropped = _apply_rule(self._plan, cut.starts, starts, match)
+            starts, dropped = _apply_rule(self.plan, cut.starts, starts, match)
             if dropped is not None:
                 dropped = dropped if whole is None else dropped & ~whole
                 removed = dropped if removed is None else removed | dropped
         decided = int(known - np.argmax(starts[known::-1])) if known < size else int(size - 1 - np.argmax(starts[::-1]))
         return Cut(starts, cut.frozen, removed), decided
 
-    def _known(self, codes: np.ndarray, starts: np.ndarray, limit: int, size: int) -> int:
-        """From `limit` to the left, to where the right state is the same whatever follows (2-pass finality)."""
-        state = _COLLAPSED if limit < size and starts[limit] else _ANYTHING
-        at = limit
-        while state != _COLLAPSED and at > 0:
-            at -= 1
-            state = _COLLAPSED if starts[at] else self._tail[state][codes[at]]
-        return at
+    def known(self, codes: bytes, limit: int, floor: int) -> int:
+        """From `limit` to the left, to where the right state is the same whatever follows (2-pass finality); at most
+        to `floor`, the last start of a segment before `limit`. `codes`: the symbols of the text, translated."""
+        state, tail = _ANYTHING, self._tail
+        for at in range(limit - 1, floor, -1):
+            state = tail[state][codes[at]]
+            if state == _COLLAPSED:
+                return at
+        return floor
 
     def _on_device(self) -> tuple[Any, Any]:
         """The walks' tables on a CPU, whatever the default device is: a window is not worth a launch."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from toktier_jax.errors import UnsupportedError
 from toktier_jax.plan import BPEPlan
 from toktier_jax.types import CASCADES, FIRST_CODE, SELF, BPETables, Lexicon
 
@@ -19,25 +22,55 @@ KEPT = 1 << 17
 """Pieces that are remembered; then the memory begins anew."""
 
 HOT = 1 << 13
-"""Pieces of the dictionary that is asked first."""
+"""Entries of the dictionaries that are asked first."""
+
+_NONE = 1 << 62
+"""The rule of a pair that has none."""
 
 Tokens = tuple[tuple[int, ...], tuple[int, ...]]
 """Ids of a string, and the byte after each within it."""
 
 
+class _Hot(dict[Any, int]):
+    """What was asked lately of a large dictionary: it stays in the processor's caches. `default` where it has none."""
+
+    def __init__(self, source: dict[Any, int], default: int) -> None:
+        self._source, self._default = source, default
+
+    def __missing__(self, key: Any) -> int:
+        found = self._source.get(key, self._default)
+        if len(self) >= HOT:
+            self.clear()
+        self[key] = found
+        return found
+
+
+class _Kept(dict[bytes, Tokens]):
+    """The tokens of pieces that were asked for before."""
+
+    def __init__(self, encode: Callable[[bytes], Tokens]) -> None:
+        self._encode = encode
+
+    def __missing__(self, piece: bytes) -> Tokens:
+        found = self._encode(piece)
+        if len(piece) <= 256:
+            if len(self) >= KEPT:
+                self.clear()
+            self[piece] = found
+        return found
+
+
 class WordMerger:
-    """BPE of single pieces. Thread-safe. `find(piece)` is the whole interface; what it returns must not be changed."""
+    """BPE of single pieces. Thread-safe; `load` comes first."""
 
     def __init__(self, plan: BPEPlan, tables: BPETables) -> None:
         self._plan = plan
         self._tables = tables
         self._lock = threading.Lock()
         self._ready = False
-        self._hot: dict[bytes, int] = {}
         self.known: dict[bytes, int] = {}
         """Pieces that are one token."""
-        self.parts: dict[bytes, Tokens] = {}
-        """Pieces encoded before that are not."""
+        self._parts = _Kept(self._encode)
 
     def load(self) -> None:
         """Makes the dictionaries, once: a tenth of a second."""
@@ -51,7 +84,8 @@ class WordMerger:
             rows = rows[rows[:, 0] >= 0].astype(np.int64)
             made = rows[:, 3] & ~CASCADES
             keys = (rows[:, 0] << 32 | rows[:, 1]).tolist()
-            self._rules = dict(zip(keys, (rows[:, 2] << 32 | made).tolist(), strict=True))
+            rules = dict(zip(keys, (rows[:, 2] << 32 | made).tolist(), strict=True))
+            self._rules = _Hot(rules, _NONE)
             self._strings = _strings(self._tables.lexicon)
             self._base = np.asarray(self._tables.base).tolist()
             plain = self._plan.unit == "byte" and not self._plan.places and min(self._base[0]) >= 0
@@ -65,40 +99,22 @@ class WordMerger:
                 for (string, place), index in self._strings.items()
                 if place == whole and (index & int(SELF) or self._plan.wholes)
             }
+            self._words = _Hot(self.known, -1)
             self._ready = True
 
     def look_up(self, pieces: list[bytes]) -> list[int]:
-        """The ids of pieces that are one token, -1 for the others.
+        """The ids of pieces that are one token, -1 for the others."""
+        return list(map(self._words.__getitem__, pieces))
 
-        A small dictionary of what came lately is asked first: it stays in the processor's caches.
-        """
-        hot, known = self._hot, self.known
-        found = list(map(hot.get, pieces))
-        if None in found:
-            for number, index in enumerate(found):
-                if index is None:
-                    piece = pieces[number]
-                    found[number] = hot[piece] = known.get(piece, -1)
-            if len(hot) > HOT:
-                self._hot = {}
-        return found  # type: ignore[return-value]
+    def find(self, pieces: list[bytes]) -> list[Tokens]:
+        """The tokens of whole pieces. Raises UnsupportedError where one holds what only the reference can encode."""
+        return list(map(self._parts.__getitem__, pieces))
 
-    def find(self, piece: bytes) -> Tokens | None:
-        """The tokens of a whole piece; None where it holds a symbol that only the reference can encode."""
-        found = self.parts.get(piece)
-        if found is not None:
-            return found
-        if piece in self.known:
-            return (self.known[piece],), (len(piece),)
-        found = self._encode(piece)
-        if found is not None and len(piece) <= 256:
-            if len(self.parts) >= KEPT:
-                self.parts = {}
-            self.parts[piece] = found
-        return found
-
-    def _encode(self, piece: bytes) -> Tokens | None:
+    def _encode(self, piece: bytes) -> Tokens:
         """Merges between cuts, where no token can lie across."""
+        index = self._words[piece]
+        if index >= 0:
+            return (index,), (len(piece),)
         bounds = [0, *self._cuts(piece), len(piece)]
         ids: list[int] = []
         ends: list[int] = []
@@ -112,7 +128,7 @@ class WordMerger:
                 continue
             symbols = self._symbols(part, place)
             if symbols is None:
-                return None
+                raise UnsupportedError("the text holds characters that only the reference can handle")
             merged = self._merge(*symbols) if len(symbols[0]) < 64 else self._merge_long(*symbols)
             ids += merged[0]
             ends += [start + end for end in merged[1]]
@@ -165,26 +181,25 @@ class WordMerger:
 
     def _merge(self, ids: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
         """The definition: the lowest rank first, of equal ones the leftmost."""
-        rules = self._rules.get
-        none = 1 << 62
-        ranks = [rules(left << 32 | right, none) for left, right in itertools.pairwise(ids)]
+        rules = self._rules
+        ranks = [rules[left << 32 | right] for left, right in itertools.pairwise(ids)]
         while ranks:
             best = min(ranks)
-            if best == none:
+            if best == _NONE:
                 break
             at = ranks.index(best)
             ids[at] = new = best & 0xFFFFFFFF
             ends[at] = ends[at + 1]
             del ids[at + 1], ends[at + 1], ranks[at]
             if at:
-                ranks[at - 1] = rules(ids[at - 1] << 32 | new, none)
+                ranks[at - 1] = rules[ids[at - 1] << 32 | new]
             if at < len(ranks):
-                ranks[at] = rules(new << 32 | ids[at + 1], none)
+                ranks[at] = rules[new << 32 | ids[at + 1]]
         return ids, ends
 
     def _merge_long(self, ids: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
         """The same by a heap and a linked list: n log n."""
-        rules = self._rules.get
+        rules = self._rules
         count = len(ids)
         after, before = list(range(1, count + 1)), list(range(-1, count - 1))
         alive = [True] * count
@@ -193,8 +208,8 @@ class WordMerger:
         def offer(at: int) -> None:
             follower = after[at]
             if follower < count:
-                rule = rules(ids[at] << 32 | ids[follower])
-                if rule is not None:
+                rule = rules[ids[at] << 32 | ids[follower]]
+                if rule != _NONE:
                     heap.append((rule >> 32, at, rule & 0xFFFFFFFF, ids[at], ids[follower]))
 
         for at in range(count):

@@ -70,7 +70,7 @@ def split_stages(
     """
     stages: list[SplitStage] = []
     for step in steps:
-        found = _stage(step, dialect, probe)
+        found = pattern_of(step, dialect, probe=probe)
         if found is not None:
             stages.append(_compile(*found, unit))
         if isinstance(step, ByteLevel):
@@ -97,11 +97,19 @@ def split_tables(stage: SplitStage, members: np.ndarray | None) -> SplitTables:
 
 # ---- pre-tokenizer -> pattern and rule ----
 
-_Found = tuple[Node, tuple[Mask, ...], Behavior, bool]
+Found = tuple[Node, tuple[Mask, ...], Behavior, bool]
+"""A pattern, the masks of its atoms (bool [0x110000]), behavior and invert."""
 
 
-def _stage(step: PreTokenizer, dialect: Dialect, probe: Probe) -> _Found | None:
-    """Root, masks of its atoms, behavior, invert; None where the step does not split."""
+def pattern_of(step: PreTokenizer, dialect: Dialect, *, probe: Probe = probe) -> Found | None:
+    """What a step splits by; None where it does not split."""
+    found = _stage(step, dialect, probe)
+    if found and isinstance(found[0], Atom) and found[2] == "Contiguous":  # adjacent matches join: a run is one match
+        return Repeat(found[0], 1, None), found[1], "Isolated", False
+    return found
+
+
+def _stage(step: PreTokenizer, dialect: Dialect, probe: Probe) -> Found | None:
     match step:
         case Split(pattern, behavior, invert):
             parsed = parse_pattern(pattern, dialect)
@@ -144,8 +152,6 @@ def _compile(root: Node, masks: tuple[Mask, ...], behavior: Behavior, invert: bo
     distinct = [numbers.setdefault(mask.tobytes(), len(numbers)) for mask in masks]
     kept = tuple(masks[distinct.index(number)] for number in range(len(numbers)))
     root = _renumber(root, distinct)
-    if isinstance(root, Atom) and behavior == "Contiguous":  # adjacent matches join: a run is one match
-        root, behavior, invert = Repeat(root, 1, None), "Isolated", False
     rows = partition(kept).members if unit == "char" else first_seen(np.stack(kept, axis=1))[0]
     machine = compile_bimachine(root, rows)
     always = (machine.left[BEGIN, 1:] >= MATCH_START).all() and not (machine.right == END).any()

@@ -69,6 +69,15 @@ class TokenBlocks:
             return Tokens(none.astype(np.int32), none, none, none.astype(np.uint8))
         return Tokens(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
+    def ids_between(self, start: int, stop: int) -> np.ndarray:
+        """Ids of tokens [start, stop), int32."""
+        if start >= stop:
+            return np.zeros(0, np.int32)
+        number = bisect_right(self.firsts, start) - 1
+        first = self.firsts[number]
+        found = self.blocks[number].ids[start - first : stop - first]
+        return found if len(found) == stop - start else self.get(start, stop).ids
+
     def ids(self, leading: tuple[int, ...] = ()) -> np.ndarray:
         """All ids after `leading`: a new int32 array."""
         return np.concatenate([np.array(leading, np.int32), *(block.ids for block in self.blocks)])
@@ -100,46 +109,57 @@ class TokenBlocks:
 
         Costs in proportion to `new`, two blocks, and the number of blocks after.
         """
-        first = max(bisect_right(self.firsts, start) - 1, 0) if self.blocks else 0
-        last = first
-        parts = [new]
+        first = max(bisect_right(self.firsts, start) - 1, 0)
+        after = len(self.blocks)
+        parts: list[Tokens] = []
+        index = base = 0
         if self.blocks:
-            if first == len(self.blocks):
-                first = last = first - 1
-            head = self.blocks[first].part(0, start - self.firsts[first])
-            if len(head.ids):
-                base = np.int64(self.bases[first])
-                parts.insert(0, Tokens(head.ids, head.starts + base, head.ends + base, head.flags))
-            last = min(bisect_right(self.firsts, stop) - 1, len(self.blocks) - 1) if stop < self.count else -1
-            if last >= 0:
-                tail = self.blocks[last].part(stop - self.firsts[last], len(self.blocks[last].ids))
-                base = np.int64(self.bases[last] + shift)
-                parts.append(Tokens(tail.ids, tail.starts + base, tail.ends + base, tail.flags))
-            else:
-                last = len(self.blocks) - 1
-        whole = parts[0] if len(parts) == 1 else Tokens(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+            index, base = self.firsts[first], self.bases[first]
+            if start > index:
+                parts.append(self.blocks[first].part(0, start - index))
+        if not parts and len(new.starts):
+            base = int(new.starts[0])
+        if len(new.ids):
+            parts.append(_moved(new, -base))
+        if stop < self.count:
+            last = bisect_right(self.firsts, stop) - 1
+            after = last + 1
+            tail = self.blocks[last].part(stop - self.firsts[last], len(self.blocks[last].ids))
+            if not parts:
+                base = self.bases[last] + shift + int(tail.starts[0])
+            parts.append(_moved(tail, self.bases[last] + shift - base))
         self.dirty = min(self.dirty, first)
         change = len(new.ids) - (stop - start)
-        index = self.firsts[first] if self.blocks else 0
-        blocks, firsts, bases = [], [], []
-        count = len(whole.ids)
-        pieces = 1 if count <= 2 * BLOCK else -(-count // BLOCK)
-        size = -(-count // pieces) or 1
-        for at in range(0, count, size):
-            part = whole.part(at, at + size)
-            base = int(part.starts[0])
-            starts, ends = ((each - base).astype(np.int32) for each in (part.starts, part.ends))
-            blocks.append(Tokens(part.ids.astype(np.int32), starts, ends, part.flags))
-            firsts.append(index + at)
-            bases.append(base)
-        after = slice(last + 1, None) if self.blocks else slice(0, 0)
-        later = self.firsts[after]
-        if later and (change or shift):
-            firsts += [each + change for each in later]
-            bases += [each + shift for each in self.bases[after]]
-        else:
-            firsts += later
-            bases += self.bases[after]
-        self.blocks[first:] = blocks + self.blocks[after]
+        blocks, firsts, bases = _divided(parts, index, base)
+        firsts += [each + change for each in self.firsts[after:]] if change else self.firsts[after:]
+        bases += [each + shift for each in self.bases[after:]] if shift else self.bases[after:]
+        self.blocks[first:] = blocks + self.blocks[after:]
         self.firsts[first:], self.bases[first:] = firsts, bases
         self.count += change
+
+
+def _moved(tokens: Tokens, by: int) -> Tokens:
+    return Tokens(tokens.ids, tokens.starts + np.int64(by), tokens.ends + np.int64(by), tokens.flags)
+
+
+def _divided(parts: list[Tokens], index: int, base: int) -> tuple[list[Tokens], list[int], list[int]]:
+    """Consecutive tokens, the first with index `index`, positions relative to `base`, as blocks."""
+    if not parts:
+        return [], [], []
+    ids = np.concatenate([part.ids for part in parts], dtype=np.int32)
+    flags = np.concatenate([part.flags for part in parts])
+    count = len(ids)
+    if count <= 2 * BLOCK:
+        starts, ends = (np.concatenate([part[at] for part in parts], dtype=np.int32, casting="unsafe") for at in (1, 2))
+        return [Tokens(ids, starts, ends, flags)], [index], [base]
+    starts, ends = (np.concatenate([part[at] for part in parts]) for at in (1, 2))
+    size = -(-count // -(-count // BLOCK))
+    blocks, firsts, bases = [], [], []
+    for at in range(0, count, size):
+        part = Tokens(*(each[at : at + size] for each in (ids, starts, ends, flags)))
+        begin = part.starts[0]
+        starts_, ends_ = ((each - begin).astype(np.int32) for each in (part.starts, part.ends))
+        blocks.append(Tokens(part.ids.copy(), starts_, ends_, part.flags.copy()))
+        firsts.append(index + at)
+        bases.append(base + int(begin))
+    return blocks, firsts, bases

@@ -35,9 +35,9 @@ class ContentIndex:
         with self._lock:
             keys = self._keys.setdefault(entry, [])
             known = len(keys)
-        missing = [size for size in LENGTHS[known:] if size <= text.length]
-        if not missing:
+        if known == len(LENGTHS) or LENGTHS[known] > text.length:
             return
+        missing = [size for size in LENGTHS[known:] if size <= text.length]
         fresh = [(size, hash(_beginning(text.chunks, size))) for size in missing]
         with self._lock:
             if self._keys.get(entry) is not keys or len(keys) != known:

@@ -52,14 +52,12 @@ def flagged(window: Window, base: int) -> Tokens:
     flags = np.zeros(len(starts), np.uint8)
     for places, flag in ((window.anchors, ANCHOR), (window.inner, INNER)):
         if len(places) and len(starts):
-            at = np.searchsorted(starts, places, side="left")
-            inside = at < len(starts)
-            at, places = at[inside], places[inside]
-            fits = starts[at] == places
-            at = at[fits]
-            before = np.where(at > 0, ends[at - 1], 0)
-            flags[at[before <= starts[at]]] |= flag
-    starts, ends = starts.astype(np.int64), ends.astype(np.int64)
-    if base:
-        starts, ends = starts + base, ends + base
-    return Tokens(window.ids, starts, ends, flags)
+            at = starts.searchsorted(places)
+            if at[-1] == len(starts):
+                inside = at < len(starts)
+                at, places = at[inside], places[inside]
+            at = at[starts[at] == places]
+            flags[at] |= flag
+    if (ends[:-1] > starts[1:]).any():  # tokens that overlap: work is not resumed in the middle of one
+        flags[1:][ends[:-1] > starts[1:]] = 0
+    return Tokens(window.ids, np.add(starts, base, dtype=np.int64), np.add(ends, base, dtype=np.int64), flags)

@@ -59,9 +59,9 @@ def repair(record: Record, engine: Engine, start: int, stop: int, text: str, cou
 
 def _patch(record: Record, splice: Splice) -> Patch:
     new, leading = splice.new.ids, len(record.leading)
-    old = record.tokens.get(splice.lo, min(splice.hi, splice.lo + len(new))).ids
-    same = old == new[: len(old)]
-    keep = len(old) if same.all() else int(np.argmin(same))
+    old = record.tokens.ids_between(splice.lo, min(splice.hi, splice.lo + len(new)))
+    differs = (old != new[: len(old)]).nonzero()[0]
+    keep = int(differs[0]) if len(differs) else len(old)
     ids = np.array(new[keep:], np.int32)
     ids.flags.writeable = False
     return Patch(leading + splice.lo + keep, ids, record.tokens.count - splice.hi, record.revision + 1)
@@ -172,14 +172,17 @@ def _decided_before(change: _Change, engine: Engine) -> int:
 
 
 def _coupling(change: _Change, window: Window, begin: int, after: int, end: int, decided: int) -> int | None:
-    """The first byte of the new text from which old tokens can stay; None if there is none in the window."""
+    """The first byte of the new text from which old tokens can stay; None if there is none in the window.
+
+    The start of neither text is one: what a normalizer prepends belongs to the first token.
+    """
     record = change.record
     last = end if end == change.length else decided
     new = window.anchors + begin
-    new = new[(new >= after) & (new <= last)]
+    new = new[(new >= max(after, 1)) & (new <= last)]
     if not len(new):
         return None
-    first = record.tokens.at_byte(change.stop)
+    first = record.tokens.at_byte(max(change.stop, 1))
     upto = record.tokens.at_byte(int(new[-1]) - change.shift + 1)
     old = record.tokens.get(first, upto)
     both = np.intersect1d(new, old.starts[(old.flags & ANCHOR) != 0] + change.shift)

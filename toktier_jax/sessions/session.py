@@ -28,8 +28,6 @@ class Entry:
     record: Record
     lock: threading.RLock = field(default_factory=threading.RLock)
     counts: Counter[str] = field(default_factory=Counter)
-    told: Counter[str] = field(default_factory=Counter)
-    """What of `counts` the store has added to its own."""
     handles: int = 0
     used: float = field(default_factory=time.monotonic)
     deleted: bool = False
@@ -55,7 +53,7 @@ class Host(Protocol):
     def refresh(self, entry: Entry) -> None: ...
     def begin(self, entry: Entry) -> Record: ...
     def commit(self, entry: Entry, record: Record) -> None: ...
-    def observed(self, entry: Entry, patch: Patch, seconds: float) -> None: ...
+    def observed(self, entry: Entry, changes: Counter[str], seconds: float) -> None: ...
     def fork(self, entry: Entry, name: str) -> Session: ...
     def release(self, entry: Entry) -> None: ...
 
@@ -125,9 +123,13 @@ class Session:
         if start == stop and not text:
             empty = np.zeros(0, np.int32)
             return Patch(record.count, empty, 0, record.revision)
-        patch = repair(record, host.engine, start, stop, text, entry.counts)
+        changes: Counter[str] = Counter()
+        try:
+            patch = repair(record, host.engine, start, stop, text, changes)
+        finally:
+            entry.counts.update(changes)
         host.commit(entry, record)
-        host.observed(entry, patch, time.perf_counter() - began)
+        host.observed(entry, changes, time.perf_counter() - began)
         return patch
 
     # ---- views ----

@@ -13,7 +13,6 @@ from toktier_jax.errors import ClosedSession, InputError, RevisionConflict, Sess
 from toktier_jax.sessions.content import ContentIndex
 from toktier_jax.sessions.disk import Disk
 from toktier_jax.sessions.engine import Engine, is_engine
-from toktier_jax.sessions.patch import Patch
 from toktier_jax.sessions.policy import Policy
 from toktier_jax.sessions.record import Record, flagged
 from toktier_jax.sessions.session import Entry, Session, _checked, encode_record
@@ -202,13 +201,12 @@ class SessionStore:
             entry.record = record
         entry.ids = lambda: None
 
-    def observed(self, entry: Entry, patch: Patch, seconds: float) -> None:
+    def observed(self, entry: Entry, changes: Counter[str], seconds: float) -> None:
         """After a change: counters, memory, and the verifier."""
         entry.used = time.monotonic()
         size = entry.record.bytes_held
         with self._lock:
-            self._changes.update(entry.counts - entry.told)
-            entry.told = entry.counts.copy()
+            self._changes.update(changes)
             self._seconds += seconds
             if self._entries.get(entry.key) is entry:
                 self._bytes += size - entry.size
