@@ -36,7 +36,7 @@ class PairTable(NamedTuple):
     def find(self, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rank (NEVER where there is no rule) and new id of each pair of ids, int32 [n]."""
         row = self.rows[self.hash.slots([left.astype(np.uint32), right.astype(np.uint32)])]
-        found = (row[:, 0] == left) & (row[:, 1] == right)
+        found = (row[:, 0] == left) & (row[:, 1] == right) & (left >= 0)  # -1 is in rows that are empty
         return np.where(found, row[:, 2], NEVER).astype(np.int32), row[:, 3]
 
 
