@@ -5,7 +5,8 @@
     python -m benchmarks.device --prepared FILE       # there: needs jax, NumPy and jaxtyping alone
 
 Encode of 1 K to 4 M bytes, p50 and p90 of 50 calls: ids left on the device, ids and spans left on the device, and from
-host bytes to ids and spans on the host. Then packed documents. All ids are compared with the reference's.
+host bytes to ids and spans on the host. Then packed documents. All ids are compared with the reference's. Last, what a
+draw costs where a prompt's boundary is repaired (device_sampling.py).
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--prepared", type=Path, metavar="FILE", help="read the work from FILE (made by --prepare)")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args(argv)
-    from . import report
+    from . import device_sampling, report
 
     if arguments.prepared:
         work = pickle.loads(arguments.prepared.read_bytes())
@@ -168,7 +169,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows.append(row)
         print(report.table([row], COLUMNS).splitlines()[-1], file=sys.stderr, flush=True)
     print(report.table(rows, COLUMNS))
-    report.write("device", {"tokenizer": work.tokenizer, "calls": CALLS, "rows": rows}, arguments.out)
+    draws = list(device_sampling.measure(small=arguments.small))
+    print(report.table(draws, device_sampling.COLUMNS))
+    results = {"tokenizer": work.tokenizer, "calls": CALLS, "rows": rows, "sampling": draws}
+    report.write("device", results, arguments.out)
     wrong = [row["row"] for row in rows if row["ids"] != "equal" and not row["ids"].startswith("SKIPPED")]
     if wrong:
         print(f"error: other ids than the reference: {', '.join(wrong)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The step-0 mask by vocabulary ranges against a padded index list, in the sampling step; and the loop against steps.
+"""The mask of the first step by vocabulary ranges against a padded index list, both in the sampling step.
 
 python -m benchmarks.mask [--small]
 """
@@ -21,7 +21,6 @@ from . import report
 
 VOCABULARIES = (50_000, 128_000, 262_144)
 BATCHES = (1, 8, 64, 256)
-LIMIT_US = 15.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,21 +31,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     sizes = [(1000, 2)] if arguments.small else [(v, b) for v in VOCABULARIES for b in BATCHES if v * b <= 1 << 24]
     rows = [measure(vocabulary, batch, 3 if arguments.small else report.REPEATS) for vocabulary, batch in sizes]
     print(report.table(rows, list(rows[0])))
-    steps = loop_and_steps(8 if arguments.small else 64)
-    print(report.table([steps], list(steps)))
     checks = {
         "at the largest vocabulary and batch ranges are as fast as index lists, lists included": rows[-1][
             "lists / ranges"
         ]
         >= 1,
-        "the loop is not slower than jitted steps": steps["steps / loop"] >= 1,
-        "the loop is at least 3x a loop that is not jitted": steps["eager / loop"] >= 3,
     }
     for name, ok in checks.items():
         print("ok    " if ok else "MISSED", name)
-    report.write(
-        "mask-small" if arguments.small else "mask", {"rows": rows, "loop": steps, "checks": checks}, arguments.out
-    )
+    report.write("mask-small" if arguments.small else "mask", {"rows": rows, "checks": checks}, arguments.out)
     return 0
 
 
@@ -108,52 +101,6 @@ def measure(vocabulary: int, batch: int, repeats: int = report.REPEATS) -> dict[
         "added us": times["ranges"] - times["plain"],
         "lists us": times["lists"],
         "lists / ranges": times["lists"] / times["ranges"],
-    }
-
-
-def loop_and_steps(tokens: int) -> dict[str, Any]:
-    """Milliseconds a token of the jitted loop, of a Python loop over the jitted step, and of one that is not jitted."""
-    from toktier_jax import Tokenizer, models, sampling
-    from toktier_jax.sampling import loop as loops
-    from toktier_jax.sampling.request import Request
-    from toktier_jax.sampling.run import Run
-
-    tok = Tokenizer.default()
-    config = models.DecoderConfig(
-        vocab_size=tok.vocab_size, width=64, heads=4, kv_heads=2, head_dim=16, hidden=128, context_length=512,
-        windows=(0, 0), rope=models.rope_frequencies(1e4, 16), rope_window=models.rope_frequencies(1e4, 16),
-        norm_eps=1e-5, query_scale=16**-0.5,
-    )  # fmt: skip
-    lm = models.random_lm(config)
-    options = {"boundary": "none", "max_tokens": tokens, "stop_ids": (), "context_start": 0}
-
-    def whole() -> None:
-        sampling.generate(lm, tok, "it is a", **options)
-
-    def steps() -> None:
-        run = Run(Request(lm, tok, "it is a", **options))
-        for until in range(2, tokens + 1):
-            run._advance(until)
-
-    def eager() -> None:
-        run = Run(Request(lm, tok, "it is a", **options))
-        state, static = run.state, run._static(heals=False)
-        settings = jax.tree.map(jnp.asarray, run.settings)
-        for _ in range(4):
-            logits, cache = loops.forward(lm, lm.params, state, run._slots())
-            state = loops.sample(static, settings, None, state._replace(cache=cache), logits, None)
-        jax.block_until_ready(state)
-
-    times = []
-    for call, count in ((whole, tokens), (steps, tokens), (eager, 5)):
-        call()
-        times.append(1e3 * report.median(report.seconds_of(call)) / count)
-    return {
-        "loop ms": times[0],
-        "steps ms": times[1],
-        "eager ms": times[2],
-        "steps / loop": times[1] / times[0],
-        "eager / loop": times[2] / times[0],
     }
 
 

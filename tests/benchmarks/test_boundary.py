@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks import boundary, boundary_arms, boundary_cuts, mask
+from benchmarks import boundary, boundary_arms, boundary_cuts, loop, mask
 from tests.sampling import brute, small
 from toktier_jax import Tokenizer
 from toktier_jax.sampling.vocabulary import vocabulary_of
@@ -111,3 +111,9 @@ def test_the_arms_are_sums_over_all_tokenizations(monkeypatch: pytest.MonkeyPatc
 def test_the_mask_is_measured_in_small() -> None:
     found = mask.measure(1000, 2, 1)
     assert found["ranges us"] > 0
+
+
+def test_the_loop_is_measured_in_small_and_holds_its_figures() -> None:
+    row = loop.measure(*loop.small(), tokens=16, repeats=3)
+    assert row["eager / loop"] >= loop.LEAST["eager / loop"]
+    assert row["steps / loop"] >= loop.LEAST["steps / loop"]

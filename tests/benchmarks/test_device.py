@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import device
+from benchmarks import device, device_sampling
 from tests import artifacts
 
 
@@ -55,6 +55,15 @@ def test_rows_past_the_time_are_skipped_visibly(work: device.Work) -> None:
     rows = list(device.measure(work, calls=1, seconds=-1))
     assert len(rows) == 3 * len(work.cases)
     assert all(row["ids"].startswith("SKIPPED") for row in rows)
+
+
+def test_the_mask_and_a_boundary_draw_are_measured() -> None:
+    mask, draw = device_sampling.measure(small=True)
+    assert "mask" in mask["row"]
+    assert mask["step_us"] > 0
+    assert mask["ok"] == (mask["added_us"] < device_sampling.LIMIT_US)
+    assert "boundary" in draw["row"]
+    assert draw["step_us"] > 0
 
 
 @pytest.mark.slow
