@@ -83,9 +83,9 @@ def model():
     """Tokens that lie across `ab` and `b `; every other pair may be cut between."""
     vocab = {token: id for id, token in enumerate(["a", "b", "x", " ", "ab", "b "])}
     file = tokenizer_json(bpe(vocab, [["a", "b"], ["b", " "]]))
-    return compile_bpe(
-        read_tokenizer_json(file, file="f", source="tokenizer.json", fingerprint="").model, byte_level=False
-    )
+    of = read_tokenizer_json(file, file="f", source="tokenizer.json", fingerprint="").model
+    assert isinstance(of, BPE)
+    return compile_bpe(of, byte_level=False)
 
 
 def test_text_without_pieces_is_cut_where_no_token_lies() -> None:
