@@ -116,8 +116,8 @@ class PathTree:
 
     def _normalized(self, logits: np.ndarray) -> np.ndarray:
         logits = np.where(self.known, logits, -np.inf) / self.temperature
-        if np.isnan(logits).any():
-            raise InputError("the model's logits are NaN")
+        if not (logits < np.inf).all():
+            raise InputError("the model's logits are NaN or infinite")
         top = logits.max()
         return logits - (top + np.log(np.exp(logits - top).sum()))
 

@@ -84,3 +84,34 @@ def one_token(batch: int, row: int, id: int) -> np.ndarray:
     tokens = np.full(batch, -1, np.int32)
     tokens[row] = id
     return tokens
+
+
+def healing_mask(
+    constraint: Constraint, state: Any, vocabulary: Vocabulary, size: int, rests: Sequence[bytes]
+) -> np.ndarray:
+    """bool [B, size]: what the constraint allows of each row's candidates, where `rests` have to be spelled first."""
+    base = checked_mask(constraint, state, len(rests), size)
+    mask = base.copy()
+    for row, rest in enumerate(rests):
+        if rest:
+            lo, hi = vocabulary.range(rest)
+            tokens = vocabulary.order[lo:hi]
+            pasts = [vocabulary.strings[token][len(rest) :] for token in tokens.tolist()]
+            mask[row] = False
+            mask[row, vocabulary.prefixes(rest)] = True
+            mask[row, tokens] = allowed(constraint, state, base, vocabulary, row, pasts)
+    return mask
+
+
+def shown(
+    constraint: Constraint, state: Any, vocabulary: Vocabulary, tokens: np.ndarray, rests: Sequence[bytes]
+) -> Any:
+    """The state after one token a row, -1 for none, of which only the bytes past `rests` are shown."""
+    straddle = [bool(rest) and token >= 0 for token, rest in zip(tokens.tolist(), rests, strict=True)]
+    pasts = [
+        vocabulary.strings[token][len(rest) :] if straddles else b""
+        for token, rest, straddles in zip(tokens.tolist(), rests, straddle, strict=True)
+    ]
+    state = fed(constraint, state, vocabulary, pasts)
+    whole = np.where(straddle, -1, tokens).astype(np.int32)
+    return constraint.advance(state, whole) if (whole >= 0).any() else state

@@ -105,7 +105,7 @@ def draw_leaf(
     """(leaf int32 [B], its share of C(P) [B], log of C(P)'s mass [B], dropped share [B]).
 
     Truncation acts once, on the softmax over C(P). The dropped share is what paths that no text encodes to have of the
-    mass of all tokens that extend the nodes. NaN logits give NaN.
+    mass of all tokens that extend the nodes. Logits that are NaN or +inf give NaN.
     """
     logprobs, way = node_logprobs(logits, known, tables, temperature, penalty if penalize else None)
     rows = jnp.arange(logits.shape[0], dtype=jnp.int32)[:, None]
@@ -121,6 +121,6 @@ def draw_leaf(
         leaf = choose(share, keys, temperature, None, greedy=True)
     else:
         leaf = choose(share, keys, jnp.float32(1.0), truncation if truncate else None, greedy=False)
-    bad = jnp.any(jnp.isnan(logits), axis=(1, 2))
+    bad = jnp.any(known[None, None, :] & ~(logits < jnp.inf), axis=(1, 2))
     total = jnp.where(bad, jnp.nan, total)
     return leaf, jnp.take_along_axis(share, leaf[:, None], axis=1)[:, 0], total, 1.0 - jnp.exp(total - mass)

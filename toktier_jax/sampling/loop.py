@@ -18,7 +18,7 @@ from toktier_jax.sampling import stops
 from toktier_jax.sampling.draw import choose, in_ranges, penalized
 
 RUNNING, LENGTH, STOP, NAN, EMPTY, CONTEXT = range(6)
-"""Why a row is done: `max_tokens`, a stop id or string, logits that are NaN, nothing allowed, the context is full."""
+"""Why a row is done: `max_tokens`, a stop id or string, logits NaN or +inf, nothing allowed, the context is full."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def sample(
     """One token a row from its logits [B, V]; the masks come before temperature and truncation."""
     batch = logits.shape[0]
     rows = jnp.arange(batch, dtype=jnp.int32)
-    bad = jnp.any(jnp.isnan(jnp.where(settings.known[None, :], logits, 0.0)), axis=1)
+    bad = jnp.any(settings.known[None, :] & ~(logits < jnp.inf), axis=1)  # NaN, too
     allowed = jnp.broadcast_to(settings.known[None, :], logits.shape)
     left = jnp.zeros((batch,), jnp.int32)
     if static.heals:
@@ -88,8 +88,8 @@ def sample(
         allowed &= host_mask
     elif constraint is not None:
         allowed &= constraint.mask(state.constraint)
-    empty = ~jnp.any(allowed, axis=1)
     logits = jnp.where(allowed, logits, -jnp.inf)
+    empty = ~jnp.any(logits > -jnp.inf, axis=1)  # what the model itself excludes is not drawn either
     logprobs = jax.nn.log_softmax(logits, axis=-1)
     scores = penalized(logits, state.seen, settings.penalty) if static.penalize else logits
     scores = jnp.where(allowed, scores, -jnp.inf)
