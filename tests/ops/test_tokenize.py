@@ -128,7 +128,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("lowering", ["walk", "arrays"])
+@pytest.mark.parametrize("lowering", ["arrays", pytest.param("walk", marks=SLOW)])
 @pytest.mark.parametrize("name", [name if name == "bytes" else pytest.param(name, marks=SLOW) for name in CASES])
 def test_random_models(name: str, lowering: Lowering, scale: float) -> None:
     bytes_ = name.startswith("bytes")
@@ -137,7 +137,7 @@ def test_random_models(name: str, lowering: Lowering, scale: float) -> None:
         check(part, pieces_of(seed, LETTERS if bytes_ else LETTERS + "x😀"), lowering, bytes_=bytes_)
 
 
-@pytest.mark.parametrize("lowering", ["walk", "arrays"])
+@pytest.mark.parametrize("lowering", ["arrays", pytest.param("walk", marks=SLOW)])
 def test_an_added_token_is_itself_whatever_its_bytes(lowering: Lowering) -> None:
     part = model(0, bytes_=True)
     judge = build(part)
