@@ -7,6 +7,7 @@ import pytest
 
 from toktier_jax import sampling
 from toktier_jax.errors import InputError
+from toktier_jax.sampling import bytetree
 from toktier_jax.sampling.distribution import ByteWalk
 from toktier_jax.sampling.vocabulary import vocabulary_of
 
@@ -132,6 +133,18 @@ def test_nothing_is_forwarded_twice_and_nothing_new_is_no_call() -> None:
         assert walk.tree.calls == calls
         walk.push(byte)
     assert walk.tree.forwarded <= 2 * len(text)
+
+
+def test_the_mask_of_a_chain_costs_a_row_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a walk to the root for each token, which would be quadratic in the prompt."""
+    tok = small.tokenizer(bos=True)
+    lm, walked = small.model(tok.vocab_size), []
+    way = bytetree.PathNode.way
+    monkeypatch.setattr(bytetree.PathNode, "way", lambda node: walked.append(node.depth) or way(node))
+    tree = bytetree.PathTree(lm, np.ones(lm.vocab_size, bool), 256)
+    tree.logprobs([tuple(range(200))])
+    assert tree.forwarded == 200
+    assert len(walked) <= 1
 
 
 def test_sampled_bytes_follow_the_chain_of_next_bytes() -> None:

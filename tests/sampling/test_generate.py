@@ -188,13 +188,26 @@ def test_truncation_acts_once_on_the_covers(tok: Any, lm: Any) -> None:
     assert {(*out.boundary.kept[len(start) :], out.ids[0]) for out in outs} <= set(order[:3])
 
 
-def test_what_follows_the_covers_is_the_models_own(tok: Any, lm: Any) -> None:
-    out = sampling.generate(lm, tok, "it's a d", temperature=0, max_tokens=6)
-    path = [*out.boundary.kept, out.ids[0]]
-    for id in out.ids[1:]:
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_what_follows_the_boundary_is_the_models_own(tok: Any, lm: Any, boundary: str) -> None:
+    """Forwarded alone, without a cache: positions and what is seen are right, too."""
+    out = sampling.generate(lm, tok, "it's a d", boundary=boundary, temperature=0, max_tokens=6)
+    path, checked = [*out.boundary.kept], 0
+    for id, found in zip(out.ids, out.logprobs, strict=True):
         row = brute.masked(tok, lm, brute.logprobs(lm, [path]))[tuple(path)]
-        assert id == int(np.argmax(row))
+        if not found.conditional:
+            assert id == int(np.argmax(row))
+            assert found.logprob == pytest.approx(row[id], abs=1e-4)
+            checked += 1
         path.append(id)
+    assert checked >= 4
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_row_sees_one_token_at_each_position(tok: Any, boundary: str) -> None:
+    """HashModel checks that of everything that is forwarded."""
+    outs = sampling.generate(HashModel(tok), tok, ["it's", "https"], boundary=boundary, max_tokens=3, stop_ids=())
+    assert all(len(out.ids) >= 3 for out in outs)
 
 
 def test_extra_tokens_and_calls_are_few(tok: Any, lm: Any) -> None:
@@ -327,7 +340,7 @@ def test_the_loop_keeps_ids_on_the_device(tok: Any, lm: Any) -> None:
     run = Run(Request(lm, tok, "it's a d", max_tokens=8))
     state = on_device(run.state)
     settings = jax.tree.map(jnp.asarray, run.settings)
-    loop = loops.loop(lm, run._static(heals=False), run._slots())
+    loop = loops.loop(lm, run._static(heals=False), run.slots)
     until = jnp.int32(99)
     with jax.transfer_guard("disallow"):
         state = loop(run.params, settings, None, state, until)
@@ -471,10 +484,68 @@ def test_nan_logits_are_an_error(tok: Any, boundary: str) -> None:
         sampling.next_byte_distribution(HashModel(tok, nan=True), tok, "it's")
 
 
+class Turning(HashModel):
+    """Its logits turn to `value` once the context has `after` tokens; columns of `only` where given."""
+
+    def __init__(self, tok: Any, value: float, after: int, only: list[int] | None = None) -> None:
+        super().__init__(tok)
+        self.value, self.after, self.only = value, after, only
+
+    def _after(self, path: tuple[int, ...]) -> np.ndarray:
+        logits = super()._after(path).copy()
+        if len(path) >= self.after:
+            logits[slice(None) if self.only is None else self.only] = self.value
+        return logits
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+@pytest.mark.parametrize(("value", "message"), [(np.nan, "NaN"), (np.inf, "infinite"), (-np.inf, "nothing is allowed")])
+def test_logits_that_turn_bad_in_the_loop_are_an_error(tok: Any, boundary: str, value: float, message: str) -> None:
+    after = len(tok.encode("it's").ids) + 2
+    lm = Turning(tok, value, after, None if value < 0 else [97])
+    with pytest.raises(InputError, match=message):
+        sampling.generate(lm, tok, "it's", boundary=boundary, max_tokens=12, stop_ids=(), seed=1)
+    with pytest.raises(InputError, match=message):
+        list(sampling.stream(lm, tok, "it's", boundary=boundary, max_tokens=12, stop_ids=(), seed=1))
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_model_that_gives_nothing_to_what_is_allowed_is_an_error(tok: Any, boundary: str) -> None:
+    """All that the constraint allows has logit -inf: no draw, however the maximum of nothing comes out."""
+    lm = Turning(tok, -np.inf, 0, list(range(250)))
+    allowed = np.zeros((1, lm.vocab_size), bool)
+    allowed[:, 65:70] = True
+    with pytest.raises(InputError, match="nothing is allowed"):
+        sampling.generate(lm, tok, "it's", boundary=boundary, constraint=Only(jnp.asarray(allowed)))
+
+
+def test_a_padding_column_may_be_anything(tok: Any) -> None:
+    for value in (np.nan, np.inf):
+        lm = Padded(tok, value)
+        outs = [sampling.generate(lm, tok, "it's", boundary=b, max_tokens=2, temperature=0) for b in BOUNDARIES]
+        assert all(max(out.ids) < tok.vocab_size for out in outs)
+        assert np.isfinite(sampling.next_byte_distribution(lm, tok, "it's")).all()
+
+
+class Padded(HashModel):
+    """More columns than tokens, with `value` in them."""
+
+    def __init__(self, tok: Any, value: float) -> None:
+        super().__init__(tok)
+        self.inner, self.more = HashModel(tok), np.full(3, value, np.float32)
+        self.vocab_size += 3
+
+    def _after(self, path: tuple[int, ...]) -> np.ndarray:
+        return np.append(self.inner._after(path), self.more)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"stop": [""]}, "empty stop string"),
+        ({"stop": ""}, "empty stop string"),
+        ({"stop": b""}, "empty stop string"),
+        ({"stop": ["a", b""]}, "empty stop string"),
         ({"stop": [3]}, "neither str nor bytes"),
         ({"max_tokens": 0}, "max_tokens=0"),
         ({"temperature": -1.0}, "temperature=-1"),

@@ -88,7 +88,7 @@ class Run:
         state = loop.State(
             cache=self.filled.cache,
             token=np.zeros(batch, np.int32),
-            position=np.array([len(row.tree.trunk) for row in self.rows], np.int32),
+            position=np.array([len(row.tree.trunk) - (row.covers is None) for row in self.rows], np.int32),
             written=np.zeros(batch, np.int32),
             counted=np.zeros(batch, np.int32),
             status=np.full(batch, loop.RUNNING, np.int32),
@@ -112,7 +112,10 @@ class Run:
         return state._replace(step=jnp.int32(1))
 
     def _leaves(self, state: loop.State) -> loop.State:
-        """A leaf for the rows that have covers, and the cache with only the path to it. Host arrays are written to."""
+        """A leaf for the rows that have covers, and the cache with only the path to it; writes the state's host arrays.
+
+        The position of these rows is that of the leaf already, after a path of no tokens.
+        """
         request, constraint, size = self.request, self.request.constraint, self.request.lm.vocab_size
         keep = None
         if constraint is not None:
