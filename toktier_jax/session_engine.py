@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import Counter
 from typing import Any
 
 import jax
@@ -16,7 +15,7 @@ from toktier_jax.host.align import Alignment
 from toktier_jax.host.assemble import DeviceResult
 from toktier_jax.host.rewritten import RewrittenEncoder
 from toktier_jax.host.window import HostWindow, QuickCheckFailed, WindowEncoder
-from toktier_jax.plan import QuickCheckPlan, SplitPlan
+from toktier_jax.plan import AddedPlan, BPEPlan, MapPlan, Plan, PrefixPlan, QuickCheckPlan, SplitPlan
 from toktier_jax.program.quickcheck import form_facts
 from toktier_jax.program.split import Found, pattern_of
 from toktier_jax.sessions.engine import EngineInfo, Window
@@ -32,8 +31,6 @@ class TokenizerEngine:
         """Raises UnsupportedError for a file with truncation or padding: a session's ids could not grow."""
         self._tokenizer = tokenizer
         self.policy = policy
-        self.taken: Counter[str] = Counter()
-        """Texts and windows encoded, by where."""
         of: spec.TokenizerSpec = tokenizer._spec
         for name, setting in (("truncation", of.truncation), ("padding", of.padding)):
             if setting is not None:
@@ -50,21 +47,27 @@ class TokenizerEngine:
             if refused is not None:
                 reason = f"compiled windows in XLA: {refused}"
             with _lock:
-                self._encoder = _encoders.get(self._device) or _encoder_of(of, program, refused, self._form)
-                _encoders[self._device] = self._encoder
+                made = _encoders.setdefault(self._device, {})
+                if "host" not in made:
+                    made["host"] = _encoder_of(of, program, refused, self._form)
+                self._encoder = made["host"]
         else:
             reason = f"on the reference: {tokenizer._refusal}"
         boundary = self._device is None and _has_boundaries(of)
         if self._device is None and not boundary:
             reason += "; no boundary is provable, so every change encodes the whole text"
         added = [len(token.content) for token in of.added_tokens]
+        self._joins = self._device is not None and _tokens_join(self._device._host["parse"].plan)
+        self._added = np.array([token.id for token in of.added_tokens], np.int32)
         self._boundaries = boundary
         self.info = EngineInfo(
             fingerprint=tokenizer.fingerprint,
             leading=tuple(of.post_processor.before),
             longest_token=_longest_token(tokenizer) if boundary else 128,
             longest_added=max(added, default=0),
-            way="anchors" if self._device is not None else "black box" if boundary else "full",
+            way=("tokens" if self._joins else "anchors")
+            if self._device is not None
+            else ("black box" if boundary else "full"),
             reason=reason,
         )
 
@@ -85,20 +88,23 @@ class TokenizerEngine:
         return self._encode(text, self.policy.change(len(text), _accelerated()), at_start)
 
     def _encode(self, text: bytes, where: Where, at_start: bool) -> Window:
-        device = where == "device" and (at_start or isinstance(self._encoder, WindowEncoder))
-        self.taken["device" if device else "host"] += 1
-        places = self._window(text, at_start)
-        if not device:
-            return Window(places.ids, places.starts, places.ends, places.anchors, places.decided)
-        found = self._device.encode(text, "parse")
-        return Window(found.ids, found.starts, found.ends, places.anchors, places.decided)
+        encoder = self._encoder_on_device() if where == "device" else self._encoder
+        found = self._window(encoder, text, at_start)
+        inner = _inner(text, found, self._added) if self._joins else np.zeros(0, np.int32)
+        return Window(found.ids, found.starts, found.ends, found.anchors, found.decided, inner, where)
+
+    def _encoder_on_device(self) -> RewrittenEncoder:
+        with _lock:
+            made = _encoders[self._device]
+            if "device" not in made:
+                made["device"] = RewrittenEncoder(self._device._host["parse"], on_device=True)
+            return made["device"]  # type: ignore[return-value]
 
     def encode_reference(self, text: bytes) -> Window:
-        self.taken["reference"] += 1
         found = self._tokenizer.encode(text, add_special_tokens=False, route="reference")
         spans = found.byte_spans
         anchors = _boundaries(text) if self._boundaries else np.zeros(0, np.int32)
-        return Window(found.ids, spans[:, 0], spans[:, 1], anchors, 0)
+        return Window(found.ids, spans[:, 0], spans[:, 1], anchors, 0, where="reference")
 
     def char_spans(self, text: bytes, window: Window) -> np.ndarray:
         count = len(self.info.leading) + len(window.ids)
@@ -109,28 +115,22 @@ class TokenizerEngine:
         made = self._tokenizer._assembler.from_device(value, text, found, add_special_tokens=True, special="parse")
         return made.char_spans[:count]
 
-    def _window(self, text: bytes, at_start: bool) -> HostWindow:
+    def _window(self, encoder: Any, text: bytes, at_start: bool) -> HostWindow:
         try:
-            return self._run(text, at_start, checked=False)
+            return encoder.encode(text, at_start=at_start, checked=False)
         except QuickCheckFailed:
             if self._form is None:
                 raise UnsupportedError("the text holds characters that only the reference can handle") from None
         aligned = self._device._normalize(text, "parse")
         try:
-            found = self._run(aligned.data, at_start, checked=True)
+            found = encoder.encode(aligned.data, at_start=at_start, checked=True)
         except QuickCheckFailed:
             raise UnsupportedError("the text holds characters that only the reference can handle") from None
         return _to_original(found, aligned, text, form_facts(self._form).contextual)
 
-    def _run(self, text: bytes, at_start: bool, *, checked: bool) -> HostWindow:
-        if isinstance(self._encoder, WindowEncoder):
-            return self._encoder.encode(text, checked=checked)
-        assert self._encoder is not None
-        return self._encoder.encode(text, at_start=at_start, checked=checked)
-
 
 _lock = threading.Lock()
-_encoders: weakref.WeakKeyDictionary[Any, WindowEncoder | RewrittenEncoder] = weakref.WeakKeyDictionary()
+_encoders: weakref.WeakKeyDictionary[Any, dict[Where, WindowEncoder | RewrittenEncoder]] = weakref.WeakKeyDictionary()
 """All stores of a tokenizer share its encoder: the tables are large, and what it learned of pieces is true for all."""
 
 
@@ -148,6 +148,31 @@ def _patterns(of: spec.TokenizerSpec, program: EncodeProgram) -> list[Found] | N
     found = [each for step in of.pre_tokenizers if (each := pattern_of(step, of.dialect)) is not None]
     only_cut = all(plan.behavior == "Isolated" and plan.unit == "char" for plan in plans)
     return found if only_cut and len(found) == len(plans) else None
+
+
+def _tokens_join(plan: Plan) -> bool:
+    """Whether what a token is depends on its neighbours alone: a BPE of text that is cut by added tokens only, and
+    rewritten character by character."""
+    for step in plan.steps:
+        match step:
+            case AddedPlan(lstrip=False, rstrip=False, single_word=False) | MapPlan() | PrefixPlan(pieces=False):
+                pass
+            case _:
+                return False
+    model = plan.model
+    return isinstance(model, BPEPlan) and not model.wholes and not model.places and model.unknown != "fuse"
+
+
+def _inner(text: bytes, found: HostWindow, added: np.ndarray) -> np.ndarray:
+    """Where tokens begin that are no added tokens, with a whole character of their own."""
+    if not len(found.starts):
+        return found.starts
+    data = np.frombuffer(text, np.uint8)
+    good = (data[np.minimum(found.starts, len(data) - 1)] & 0xC0) != 0x80
+    good &= ~np.isin(found.ids, added) & (found.ends > found.starts)
+    good[1:] &= found.starts[1:] >= found.ends[:-1]
+    good[0] &= found.starts[0] == 0
+    return found.starts[good]
 
 
 def _accelerated() -> bool:

@@ -1,6 +1,7 @@
-"""Windows of programs that rewrite their text: the steps before the model run in XLA, pieces are looked up here.
+"""Windows of any program in XLA: on the host the steps before the model, then pieces are looked up; or all on a device.
 
-Exact for every program, a few times slower than host/window.py, and compiled for each plan and capacity.
+Exact for every program. On the host a few times slower than host/window.py, which cannot rewrite text; on an
+accelerator the way for large texts. Compiled for each plan and capacity.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from toktier_jax.errors import UnsupportedError
 from toktier_jax.host.window import HostWindow, QuickCheckFailed, cut, joined, moved
 from toktier_jax.host.word_merge import WordMerger
 from toktier_jax.ops.anchors import Anchored, cut_with_anchors
-from toktier_jax.ops.encode import OK, Pieces, encode_pieces
+from toktier_jax.ops.encode import OK, Pieces, default_lowering, encode_pieces
+from toktier_jax.ops.scan import Lowering
 from toktier_jax.plan import BPEPlan, ModelPlan
 from toktier_jax.types import FROZEN, TEXT, EncodeProgram, SplitTables
 
@@ -28,7 +30,7 @@ CAPACITIES = (1 << 12, 1 << 16, 1 << 20, 1 << 22)
 class RewrittenEncoder:
     """Windows of any program. Thread-safe."""
 
-    def __init__(self, program: EncodeProgram) -> None:
+    def __init__(self, program: EncodeProgram, *, on_device: bool = False) -> None:
         steps = tuple(
             part._replace(functions=None) if isinstance(part, SplitTables) else part for part in program.tables.steps
         )
@@ -36,7 +38,10 @@ class RewrittenEncoder:
         model = program.plan.model
         assert model is not None
         self._model = model
-        self._merger = WordMerger(model, program.tables.model) if isinstance(model, BPEPlan) else None
+        self._merger = None
+        if isinstance(model, BPEPlan) and not on_device:
+            self._merger = WordMerger(model, program.tables.model)
+        self._on_device = on_device
         self._lock = threading.Lock()
         self._placed: EncodeProgram | None = None
 
@@ -70,8 +75,8 @@ class RewrittenEncoder:
         capacity = next(each for each in CAPACITIES if each >= size)
         block = np.zeros(capacity, np.uint8)
         block[:size] = np.frombuffer(data, np.uint8)
-        program = self._on_device()
-        found: Anchored = _cutter()(program, block, np.int32(size), np.bool_(at_start), np.bool_(checked))
+        program, lowering = self._place()
+        found: Anchored = _cutter(lowering)(program, block, np.int32(size), np.bool_(at_start), np.bool_(checked))
         if bool(found.failed):
             raise QuickCheckFailed
         buffer = found.buffer
@@ -79,7 +84,7 @@ class RewrittenEncoder:
         anchors = np.flatnonzero(np.asarray(found.anchors)[:length]).astype(np.int32)
         decided = anchors[np.searchsorted(anchors, limit, side="right") - 1] if len(anchors) and limit else 0
         if self._merger is None:
-            ids, starts, ends = self._by_xla(program, found)
+            ids, starts, ends = self._by_xla(program, found, lowering)
         else:
             ids, starts, ends = self._by_piece(np.asarray(buffer.data)[:length], found, length)
         if buffer.origin is not None:
@@ -114,28 +119,31 @@ class RewrittenEncoder:
             first, last = origin[0][first], origin[1][last - 1]
         return np.array(ids, np.int32), first, last
 
-    def _by_xla(self, program: EncodeProgram, found: Anchored) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _by_xla(
+        self, program: EncodeProgram, found: Anchored, lowering: Lowering
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         pieces = Pieces(found.buffer, found.limit, jax.numpy.int32(OK))
-        out = _encoder(self._model)(program.tables.model, pieces)
+        out = _encoder(self._model, lowering)(program.tables.model, pieces)
         if int(out.status) != OK:
             raise UnsupportedError("the text holds characters that only the reference can handle")
         count = int(out.count)
         ids, starts, ends = (np.asarray(each)[:count] for each in (out.ids, out.byte_starts, out.byte_ends))
         return ids, starts, ends
 
-    def _on_device(self) -> EncodeProgram:
+    def _place(self) -> tuple[EncodeProgram, Lowering]:
         with self._lock:
             placed = self._placed
             if placed is None:
-                placed = self._placed = jax.device_put(self._host, jax.local_devices(backend="cpu")[0])
-            return placed
+                device = jax.local_devices(backend=None if self._on_device else "cpu")[0]
+                placed = self._placed = jax.device_put(self._host, device)
+            return placed, default_lowering() if self._on_device else "walk"
 
 
 @functools.cache
-def _cutter() -> Callable[..., Anchored]:
-    return jax.jit(functools.partial(cut_with_anchors, lowering="walk"))
+def _cutter(lowering: Lowering) -> Callable[..., Anchored]:
+    return jax.jit(functools.partial(cut_with_anchors, lowering=lowering))
 
 
 @functools.cache
-def _encoder(plan: ModelPlan) -> Callable[..., Any]:
-    return jax.jit(functools.partial(encode_pieces, plan, lowering="walk"))
+def _encoder(plan: ModelPlan, lowering: Lowering) -> Callable[..., Any]:
+    return jax.jit(functools.partial(encode_pieces, plan, lowering=lowering))

@@ -101,8 +101,8 @@ class WindowEncoder:
         )
         self.merger = WordMerger(plan.model, tables.model)
 
-    def encode(self, data: bytes, *, checked: bool = False) -> HostWindow:
-        """Tokens of valid UTF-8 text of any length.
+    def encode(self, data: bytes, *, at_start: bool = True, checked: bool = False) -> HostWindow:
+        """Tokens of valid UTF-8 text of any length. Nothing is different `at_start` of a text.
 
         Raises QuickCheckFailed unless `checked`; UnsupportedError where only the reference can encode a piece.
         """

@@ -20,6 +20,7 @@ class Window(NamedTuple):
     decided      tokens that end at or before this byte stay, whatever text follows; an anchor, or 0
     inner        int [m], rising: bytes where a token begins inside a piece, from which a window can be encoded that is
                  joined at a shared token (empty where the engine does not join so)
+    where        by which encode, for `explain()`
     """
 
     ids: np.ndarray
@@ -28,6 +29,7 @@ class Window(NamedTuple):
     anchors: np.ndarray
     decided: int
     inner: np.ndarray = np.zeros(0, np.int32)
+    where: str = "host"
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ class Entry:
     stored: Any = None
     """What the disk holds of it."""
     size: int = 0
+    opened: str = "from the disk"
+    """How the record was made: by which encode, from the disk, or as a fork of another."""
     ids: Callable[[], np.ndarray | None] = lambda: None
     """The ids that were last given out, while someone holds them."""
 
@@ -194,6 +196,7 @@ class Session:
                 "way": "full" if record.distrust else info.way,
                 "reason": record.distrust or info.reason,
                 "resume": record.resume,
+                "opened": self._entry.opened,
                 "changes": dict(self._entry.counts),
             }
 
@@ -233,15 +236,16 @@ class Session:
             return self._current().copy()
 
 
-def encode_record(engine: Engine, text: str) -> Record:
-    """The record of a new text."""
+def encode_record(engine: Engine, text: str) -> tuple[Record, str]:
+    """The record of a new text, and by what it was encoded."""
     record = Record(leading=engine.info.leading)
-    if text:
-        window = engine.encode_full(text.encode())
-        record.text.append(text)
-        record.tokens.splice(0, 0, flagged(window, 0), 0)
-        record.resume = window.decided
-    return record
+    if not text:
+        return record, "empty"
+    window = engine.encode_full(text.encode())
+    record.text.append(text)
+    record.tokens.splice(0, 0, flagged(window, 0), 0)
+    record.resume = window.decided
+    return record, f"by the {window.where}"
 
 
 def _checked(text: Any) -> str:

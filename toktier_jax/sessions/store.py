@@ -72,8 +72,7 @@ class SessionStore:
         _check_name(name)
         entry = self._find(name)
         if entry is None:
-            record = encode_record(self.engine, "" if text is None else _checked(text))
-            made = self._add(name, record)
+            made = self._add(name, *encode_record(self.engine, "" if text is None else _checked(text)))
             if made is not None:
                 return made
             entry = self._find(name)  # another thread was faster
@@ -136,7 +135,7 @@ class SessionStore:
             if record is not None:
                 with self._lock:
                     self._counts["content hits"] += 1
-                entry = Entry(key, record)
+                entry = Entry(key, record, opened=f"as a copy of {source.name!r}")
                 entry.handles = 1
                 session = Session(self, entry)
                 session.update(text)
@@ -144,7 +143,7 @@ class SessionStore:
                 return session
         with self._lock:
             self._counts["content misses"] += 1
-        made = self._add(key, encode_record(self.engine, text))
+        made = self._add(key, *encode_record(self.engine, text))
         assert made is not None, "numbers are given out once"
         return made
 
@@ -231,7 +230,7 @@ class SessionStore:
         _check_name(name)
         if self._find(name, touch=False) is not None:
             raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
-        made = self._add(name, entry.record.copy(), parent=entry)
+        made = self._add(name, entry.record.copy(), f"as a fork of {entry.name!r}", parent=entry)
         if made is None:
             raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
         return made
@@ -275,9 +274,9 @@ class SessionStore:
         self._content.add(entry)
         return entry
 
-    def _add(self, name: str | int, record: Record, parent: Entry | None = None) -> Session | None:
+    def _add(self, name: str | int, record: Record, opened: str, parent: Entry | None = None) -> Session | None:
         """A handle on a new session; None where the name was taken meanwhile."""
-        entry = Entry(name, record)
+        entry = Entry(name, record, opened=opened)
         entry.handles = 1
         with entry.lock:
             with self._lock:
