@@ -126,9 +126,9 @@ class MergeTables(NamedTuple):
     seed           uint32 []
     displacements  int32 [R / 4]
     rows           int32 [R, 4]   left id, right id, rank, new id (+ CASCADES); left is -1 where empty
-    left_bounds    int32 [K]      at the hash of (last symbol and count of symbols of a token, id): no rule joins what
+    left_bounds    uint16 [K]     at the hash of (last symbol and count of symbols of a token, id): no rule joins what
                                   that token may become with the id on its right at a lower rank
-    right_bounds   int32 [K]      as left_bounds for (first symbol and count of a token, id) and the id on its left
+    right_bounds   uint16 [K]     as left_bounds for (first symbol and count of a token, id) and the id on its left
     symbols        uint32 [V]     of each id the first and the last symbol (bytes, or hashes of characters) and the
                                   count of symbols, rounded down to a power of two (ops/hashing.py)
     of_bytes       int32 [65536, 4]  at first byte + 256 * second: rank and new id of their rule, the left bound of the
@@ -156,6 +156,18 @@ class CutTables(NamedTuple):
     grams: Table
 
 
+class CharacterTables(NamedTuple):
+    """Characters of two or three bytes that are made before anything else (program/characters.py), by code point.
+
+    risks  int32 [65536]     kinds of neighbours (ops/characters.py) that may be merged with their parts, a bit each, 16
+                             on the left, then 16 on the right; all set where there is no such character
+    made   int32 [65536, 2]  id, and the level at which it is made
+    """
+
+    risks: Table
+    made: Table
+
+
 class BPETables(NamedTuple):
     """Tables of a BPEPlan (program/bpe.py).
 
@@ -168,6 +180,7 @@ class BPETables(NamedTuple):
     cuts: CutTables
     base: Table
     unknown: Table
+    characters: CharacterTables | None = None
 
 
 class WordPieceTables(NamedTuple):

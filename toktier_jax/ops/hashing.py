@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+
+from ..types import NEVER
 
 Words = TypeVar("Words")
 """uint32 arrays of one shape, of numpy or of JAX."""
@@ -75,3 +79,16 @@ def gram_index(first: Words, second: Words, bits: int) -> Words:
 def six(b0: Words, b1: Words, b2: Words, b3: Words, b4: Words, b5: Words) -> tuple[Words, Words]:
     """The three bytes before a border and the three after it, as two words for `gram_index`."""
     return b0 | b1 << np.uint32(8) | b2 << np.uint32(16), b3 | b4 << np.uint32(8) | b5 << np.uint32(16)
+
+
+_BOUND_SHIFT, _BOUND_MOST = 3, 0xFFFF
+
+
+def pack_bound(rank: np.ndarray) -> np.ndarray:
+    """Lower bounds of ranks, rounded down to uint16."""
+    return np.where(rank == NEVER, _BOUND_MOST, np.minimum(rank >> _BOUND_SHIFT, _BOUND_MOST - 1)).astype(np.uint16)
+
+
+def unpack_bound(bound: jax.Array) -> jax.Array:
+    """The ranks that uint16 bounds stand for, int32."""
+    return jnp.where(bound == _BOUND_MOST, NEVER, bound.astype(jnp.int32) << _BOUND_SHIFT)

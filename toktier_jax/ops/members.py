@@ -99,6 +99,14 @@ def ranks(of: Ranked) -> Int32[Array, " N"]:
     return (of.before[:, None] + inner).reshape(-1)
 
 
+def shift(words: UInt32[Array, " W"], by: int) -> UInt32[Array, " W"]:
+    """The set with `by` added to each position, less than 32 either way; what leaves the words is dropped."""
+    up, down = np.uint32(abs(by)), np.uint32(32 - abs(by))
+    if by < 0:
+        return words >> up | jnp.pad(words, (0, 1))[1:] << down
+    return words << up | jnp.pad(words, (1, 0))[:-1] >> down
+
+
 def toggle(words: UInt32[Array, " W"], positions: Int32[Array, " C"], mask: Bool[Array, " C"]) -> UInt32[Array, " W"]:
     """Adds the positions where `mask` says so to the set: distinct ones, and none of them a member."""
     index = jnp.where(mask, positions >> 5, words.shape[0])

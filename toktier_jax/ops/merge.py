@@ -46,7 +46,7 @@ class _Pass(NamedTuple):
     """A pass over all tokens; what a window leaves is written back behind what the ones before it left.
 
     read, kept       where the window begins, where what it leaves goes
-    fresh            the first pass: all tokens are symbols
+    fresh            all tokens are symbols, which only the first pass can see
     earlier          what the window before this one knows of its left edge
     merged, waiting  whether this pass merged anything, saw a pair that has a rule
     far              limits are followed as far as there is text: a pass before merged nothing
@@ -71,16 +71,24 @@ class _Pass(NamedTuple):
 
 
 def merge(
-    plan: BPEPlan, merges: MergeTables, flat: Flat, tokens: Int32[Array, " N"], *, window: int, steps: int, run: Stage
+    plan: BPEPlan,
+    merges: MergeTables,
+    flat: Flat,
+    plain: Bool[Array, ""],
+    tokens: Int32[Array, " N"],
+    *,
+    window: int,
+    steps: int,
+    run: Stage,
 ) -> tuple[Int32[Array, " N"], Bool[Array, ""]]:
     """Writes each final token's id to `tokens` at its first byte. Also whether some pair could not be decided.
 
-    window: tokens looked at at a time, a multiple of 32. 2 ** steps - 1 tokens away is looked in every round; over all
+    plain: all tokens are symbols. window: tokens looked at at a time, a multiple of 32. 2 ** steps - 1 tokens away is looked in every round; over all
     the window after one that was idle.
     """
     zero, no = jnp.int32(0), jnp.bool_(False)
     edges = jnp.full(flat.rows.shape[0] // (window - OVERLAP) + 1, UNSEEN, jnp.int32)
-    state = _Pass(flat, tokens, zero, zero, jnp.bool_(True), _nothing(), no, no, no, no, edges, no, flat.count > 0)
+    state = _Pass(flat, tokens, zero, zero, plain, _nothing(), no, no, no, no, edges, no, flat.count > 0)
     state = lax.while_loop(lambda s: s.going, lambda s: _window(plan, merges, s, window, steps, run), state)
 
     def rest(start: jax.Array, tokens: jax.Array) -> jax.Array:

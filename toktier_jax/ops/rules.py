@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Int32, UInt32
 
 from ..types import NEVER, MergeTables
 from .chunks import Stage
-from .hashing import bound_index, first_key, last_key
+from .hashing import bound_index, first_key, last_key, unpack_bound
 from .lookup import slot_of, take
 
 
@@ -66,7 +66,8 @@ def _of_ids(merges: MergeTables, id: Int32[Array, " W"], symbols: UInt32[Array, 
         name = id.astype(jnp.uint32)
         left = bound_index(last_key(_previous(symbols)), name, bits)
         right = bound_index(first_key(_next(symbols)), name, bits)
-        return take(merges.left_bounds, left.astype(jnp.int32)), take(merges.right_bounds, right.astype(jnp.int32))
+        bounds = take(merges.left_bounds, left.astype(jnp.int32)), take(merges.right_bounds, right.astype(jnp.int32))
+        return unpack_bound(bounds[0]), unpack_bound(bounds[1])
 
     rank, new = run(compare, merges.rows, run(slots, merges, id, following), id, following)
     return Rule(rank, new, *run(least, merges, id, symbols))

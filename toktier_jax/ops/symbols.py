@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
 from ..plan import BPEPlan
 from ..types import FIRST_CODE, SHORT, BPETables
+from .characters import made_at
 from .chunks import Stage, for_chunks, part, write
 from .lookup import find_short, load, take
 from .members import contains, pack, ranked, ranks, total
@@ -47,6 +48,7 @@ def flatten(
     positions: Int32[Array, " M"],
     count: jax.Array,
     *,
+    characters: UInt32[Array, " W"] | None,
     chunk: int,
     window: int,
     run: Stage,
@@ -54,6 +56,7 @@ def flatten(
     """The symbols at `positions` (each byte, or each character's first) of strings that begin at `heads`, as tokens.
 
     Also whether there is an unknown symbol that only the host can deal with. `positions` is whole chunks.
+    characters: where a whole character begins that is taken for its token.
     """
     capacity = positions.shape[0]
     columns = 3 if plan.cascades else 2
@@ -72,9 +75,14 @@ def flatten(
         if plan.unknown == "fuse":
             keep = ~(unknown & ~head & jnp.concatenate([before[None], unknown[:-1]]))
             before = unknown[-1]
+        level = jnp.full(chunk, -1, jnp.int32)
+        if characters is not None:
+            made = run(made_at, tables.characters, load(text.words, at, jnp.full_like(at, 4), 1)[:, 0])
+            whole = contains(characters, at)
+            id, level = jnp.where(whole, made[:, 0], id), jnp.where(whole, made[:, 1], level)
         values = [id, at << 1 | head.astype(jnp.int32)]
         if plan.cascades:
-            values.append(jnp.full(chunk, -1, jnp.int32))
+            values.append(level)
         new = jnp.stack(values, axis=1)
         if plan.unknown in ("fuse", "bytes"):
             stay = ranked(pack(keep & valid))

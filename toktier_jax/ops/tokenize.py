@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Int32, UInt32
 
 from ..plan import BPEPlan
 from ..types import FROZEN, SHORT, TEXT, BPETables, Buffer
+from .characters import find_characters
 from .chunks import Stage, for_chunks, part, stage, write
 from .emit import ELSEWHERE, Strings, Tokens, emit
 from .lookup import as_words, find_long, find_short, load, take
@@ -206,12 +207,17 @@ def _merge_batch(work: _Work, done: _Missed, numbers: Int32[Array, " U"], count:
     positions = insides(heads ^ toggle(none, starts + (marks >> 2), alone))
     if plan.unit == "char" and plan.unknown != "bytes":
         positions = positions & pack((buffer.data & np.uint8(0xC0)) != np.uint8(0x80))
+    plain, characters = jnp.bool_(True), None
+    if tables.characters is not None:
+        characters, inside = find_characters(
+            tables.characters, buffer.data, buffer.length, positions, heads, sizes.data, run
+        )
+        plain, positions = ~some(characters != 0), positions & ~inside
     members, cursor = members_of(positions)
     at, _ = take_members(members, cursor, size, jnp.int32(0), lowering=lowering)
-    flat, lost = flatten(
-        plan, tables, text, heads, at, members.count, chunk=sizes.strings, window=sizes.window, run=run
-    )
-    tokens, stuck = merge(plan, tables.merges, flat, tokens, window=sizes.window, steps=sizes.steps, run=run)
+    how = {"chunk": sizes.strings, "window": sizes.window, "run": run}
+    flat, lost = flatten(plan, tables, text, heads, at, members.count, characters=characters, **how)
+    tokens, stuck = merge(plan, tables.merges, flat, plain, tokens, window=sizes.window, steps=sizes.steps, run=run)
     repeats, ids = done.repeats, strings.ids
     if lowering == "walk":
         repeats = copy_bits(_firsts(work, tokens), repeats, starts, moved, marks >> 2)

@@ -11,8 +11,9 @@ from ..errors import UnsupportedError
 from ..plan import BPEPlan
 from ..spec.types import BPE, BytePairRanks
 from ..types import FIRST_CODE, SHORT, BPETables
+from .characters import character_tables
 from .cuts import cut_tables
-from .merges import Rules, merge_tables, pair_table, rules_of
+from .merges import Rules, merge_tables, pair_table, parts_of, rules_of
 from .vocabulary import END, START, Entries, entries, join, lexicon, pick, self_encoding, strings, symbols, whole_pieces
 
 _MOST_IDS = 1 << 24
@@ -40,7 +41,12 @@ def compile_bpe(
     usable, usable_own = _usable(model, every, own, byte_level, codes)
     size = 1 + max(int(every.ids.max(initial=0)), int(rules.new.max(initial=0)))
     plain = unit == "byte" and not places and bool(np.all(byte_ids >= 0))
-    merges, cascades = merge_tables(rules, pairs, size, byte_ids[0] if plain else None)
+    parts = parts_of(rules, size)
+    characters = None
+    if plain:
+        parts = parts.as_bytes(byte_ids[0])
+        characters = character_tables(rules, pairs, parts, byte_ids[0])
+    merges, cascades = merge_tables(rules, pairs, parts, byte_ids[0] if plain else None)
     plan = BPEPlan(
         unit=unit,
         unknown=unknown,
@@ -49,7 +55,7 @@ def compile_bpe(
         long_wholes=not bool(np.all(usable_own | (usable.sizes <= SHORT))),
         cascades=cascades,
     )
-    return plan, BPETables(lexicon(usable, usable_own), merges, cuts, byte_ids, unknown_ids)
+    return plan, BPETables(lexicon(usable, usable_own), merges, cuts, byte_ids, unknown_ids, characters)
 
 
 def _check(model: BPE | BytePairRanks) -> None:

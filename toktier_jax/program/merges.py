@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import SpecError, UnsupportedError
-from ..ops.hashing import SYMBOL_BITS, bound_index, bound_key, pack_symbols
+from ..ops.hashing import SYMBOL_BITS, bound_index, bound_key, pack_bound, pack_symbols
 from ..spec.types import BPE, BytePairRanks
 from ..types import CASCADES, NEVER, MergeTables
 from . import perfect_hash
@@ -116,13 +116,27 @@ def merge_all(symbols: np.ndarray, sizes: np.ndarray, pairs: PairTable) -> tuple
     return first, count
 
 
-def merge_tables(rules: Rules, pairs: PairTable, size: int, byte_ids: np.ndarray | None) -> tuple[MergeTables, bool]:
-    """Tables of rules over ids below `size`, and whether a token can be merged at a lower rank than one it is made at.
+class Parts(NamedTuple):
+    """What each id is made of: its first and last symbol, uint32 [n], and how many it has, int64 [n]."""
 
-    byte_ids: int [256], the ids of bytes where these are the symbols. Raises UnsupportedError where rules disagree
-    about what their new token is made of.
+    first: np.ndarray
+    last: np.ndarray
+    count: np.ndarray
+
+    def as_bytes(self, byte_ids: np.ndarray) -> Parts:
+        """With bytes for their ids, int [256]."""
+        byte_of = np.zeros(len(self.first), np.uint32)
+        byte_of[byte_ids] = np.arange(256)
+        return Parts(byte_of[self.first], byte_of[self.last], self.count)
+
+
+def merge_tables(rules: Rules, pairs: PairTable, parts: Parts, byte_ids: np.ndarray | None) -> tuple[MergeTables, bool]:
+    """Tables of rules, and whether a token can be merged at a lower rank than one it is made at.
+
+    byte_ids: int [256], the ids of bytes where these are the symbols; then they are the symbols of `parts`.
     """
-    first, last, count = _parts(rules, size)
+    first, last, count = parts
+    size = len(first)
     lowest = np.full(size, NEVER)
     np.minimum.at(lowest, rules.left, rules.rank)
     np.minimum.at(lowest, rules.right, rules.rank)
@@ -133,9 +147,6 @@ def merge_tables(rules: Rules, pairs: PairTable, size: int, byte_ids: np.ndarray
         first, last = ((ends * np.uint32(0x9E3779B1)) >> np.uint32(32 - SYMBOL_BITS) for ends in (first, last))
         of_bytes = np.full((1, 4), NEVER, np.int32)
     else:
-        byte_of = np.zeros(size, np.uint32)
-        byte_of[byte_ids] = np.arange(256)
-        first, last = byte_of[first], byte_of[last]
         of_bytes = _of_bytes(rules, pairs._replace(rows=rows), byte_ids, first, last, count)
     symbols = np.zeros(1 << max(size - 1, 1).bit_length(), np.uint32)
     symbols[:size] = pack_symbols(first, last, np.log2(count).astype(np.uint32))
@@ -148,7 +159,8 @@ def merge_tables(rules: Rules, pairs: PairTable, size: int, byte_ids: np.ndarray
 def _bounds(ids: np.ndarray, symbol: np.ndarray, count: np.ndarray, rank: np.ndarray) -> np.ndarray:
     """The least rank at which each id is joined with a token of more than 2 ** k symbols with `symbol` at its side.
 
-    By hash of (symbol, k, id), for the k that are asked: those with 2 ** k below the token's `count`.
+    By hash of (symbol, k, id), for the k that are asked: those with 2 ** k below the token's `count`. Rounded down, so
+    that the table is small: `ops.hashing.pack_bound`.
     """
     bits = max(3 * len(ids) - 1, 1 << 8).bit_length()
     table = np.full(1 << bits, NEVER, np.int32)
@@ -156,7 +168,7 @@ def _bounds(ids: np.ndarray, symbol: np.ndarray, count: np.ndarray, rank: np.nda
         of = count > 1 << power
         key = bound_key(symbol[of], np.full(int(of.sum()), power, np.uint32))
         np.minimum.at(table, bound_index(key, ids[of].astype(np.uint32), bits), rank[of].astype(np.int32))
-    return table
+    return pack_bound(table)
 
 
 def _of_bytes(
@@ -173,8 +185,11 @@ def _of_bytes(
     return table
 
 
-def _parts(rules: Rules, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The ids of the first and last symbol of each id, uint32 [size]; how many symbols it has, int64 [size]."""
+def parts_of(rules: Rules, size: int) -> Parts:
+    """What the ids below `size` are made of, by the ids of symbols.
+
+    Raises UnsupportedError where rules disagree about that.
+    """
     first, last = np.arange(size, dtype=np.uint32), np.arange(size, dtype=np.uint32)
     count = np.ones(size, np.int64)
     changed = True
@@ -191,4 +206,4 @@ def _parts(rules: Rules, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
                 if np.array_equal(before, values) or np.any(count > _MOST_SYMBOLS):
                     raise UnsupportedError("model.merges make one token in ways that differ in its symbols")
                 changed = True
-    return first, last, count
+    return Parts(first, last, count)
