@@ -1,6 +1,7 @@
 """Characters that are said to be made before anything else, against merging by definition."""
 
 import random
+from itertools import pairwise
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def _first_foreign(text: bytes, ranks: dict[tuple[bytes, bytes], int], begin: in
     while True:
         merges = [
             (ranks[pair], number)
-            for number, ((a, b), (_, c)) in enumerate(zip(tokens, tokens[1:], strict=False))
+            for number, ((a, b), (_, c)) in enumerate(pairwise(tokens))
             if (pair := (text[a:b], text[b:c])) in ranks
         ]
         if (begin, end) in tokens:

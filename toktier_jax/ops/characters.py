@@ -84,7 +84,7 @@ def find_characters(
     def body(start: jax.Array, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         wide = some(part(data, start, chunk) >= np.uint8(0x80))
         new = lax.cond(wide, search, nothing, start)
-        return tuple(write(old, words, start // 32) for old, words in zip(state, new, strict=True))
+        return write(state[0], new[0], start // 32), write(state[1], new[1], start // 32)
 
     none = jnp.zeros(size // 32, jnp.uint32)
     begins, three = for_chunks(length, size, chunk, body, (none, none))

@@ -83,8 +83,8 @@ def merge(
 ) -> tuple[Int32[Array, " N"], Bool[Array, ""]]:
     """Writes each final token's id to `tokens` at its first byte. Also whether some pair could not be decided.
 
-    plain: all tokens are symbols. window: tokens looked at at a time, a multiple of 32. 2 ** steps - 1 tokens away is looked in every round; over all
-    the window after one that was idle.
+    plain: all tokens are symbols. window: tokens looked at at a time, a multiple of 32. 2 ** steps - 1 tokens away is
+    looked in every round; over all the window after one that was idle.
     """
     zero, no = jnp.int32(0), jnp.bool_(False)
     edges = jnp.full(flat.rows.shape[0] // (window - OVERLAP) + 1, UNSEEN, jnp.int32)
