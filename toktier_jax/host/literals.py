@@ -50,6 +50,7 @@ class _Literals:
         ordered = sorted(words, key=len, reverse=True)
         self._pattern = re.compile(b"|".join(map(re.escape, ordered)))
         self._longest = len(ordered[0])
+        self._begins = re.compile(b"[%b]" % b"".join(b"\\x%02x" % byte for byte in sorted({word[0] for word in words})))
         self._prefixes = frozenset(word[:size] for word in words for size in range(1, len(word)))
 
     def find(self, data: bytes, start: int, stop: int) -> tuple[list[Span], int]:
@@ -58,9 +59,9 @@ class _Literals:
             (match.start(), match.end(), self._ids[match.group()])
             for match in self._pattern.finditer(data, start, stop)
         ]
-        for begin in range(max(stop - self._longest + 1, start), stop):
-            if data[begin:stop] in self._prefixes:
-                return spans, begin
+        for match in self._begins.finditer(data, max(stop - self._longest + 1, start), stop):
+            if data[match.start() : stop] in self._prefixes:
+                return spans, match.start()
         return spans, stop
 
 
