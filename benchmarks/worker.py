@@ -66,14 +66,16 @@ def in_fresh_process(job: Job) -> dict[str, Any]:
     return call("job", asdict(job))
 
 
-def call(task: str, arguments: dict[str, Any], environment: dict[str, str] | None = None) -> dict[str, Any]:
-    """Runs a task (`job`, `batch` or one of benchmarks.figures) in a child and returns what it printed."""
+def call(
+    task: str, arguments: dict[str, Any], environment: dict[str, str] | None = None, timeout: float = TIMEOUT
+) -> dict[str, Any]:
+    """Runs a task (see `main`) in a child and returns what it printed."""
     command = [sys.executable, "-m", "benchmarks.worker", task, json.dumps(arguments)]
     child = subprocess.run(
         command,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT,
+        timeout=timeout,
         cwd=report.ROOT,
         env={**os.environ, **(environment or {})},
         check=False,
@@ -84,9 +86,14 @@ def call(task: str, arguments: dict[str, Any], environment: dict[str, str] | Non
 
 
 def main(task: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    from . import batch, figures
+    from . import batch, campaign, figures
 
-    tasks = {"job": lambda **fields: run(Job(**fields)), "batch": batch.measure, **figures.TASKS}
+    tasks = {
+        "campaign": campaign.check,
+        "job": lambda **fields: run(Job(**fields)),
+        "batch": batch.measure,
+        **figures.TASKS,
+    }
     try:
         return tasks[task](**arguments)
     except (UnsupportedError, artifacts.Missing) as error:

@@ -27,8 +27,8 @@ from .subject import DeviceSubject, Subject
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
 
-_BLOCK = 12_000
-"""Characters of a joined or real text: few capacities, so few compiles."""
+_BLOCK = 4_000
+"""Characters of a joined or real text: at most 16 Ki bytes, so few capacities and few compiles."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,14 @@ class Difference:
 class Report:
     """What a campaign checked. `ok` is False after a difference.
 
+    At each of `positions`, characters of texts whose pieces were compared, both say whether one of `pieces` starts.
     `refused` texts were not encoded on the device path, `skipped` ones not by the reference; of `unseen` ones only the
     ids and spans were compared, because the host had to normalize them.
     """
 
     texts: int = 0
     characters: int = 0
+    positions: int = 0
     pieces: int = 0
     ids: int = 0
     spans: int = 0
@@ -75,7 +77,8 @@ class Report:
     def __str__(self) -> str:
         lines = [
             f"{self.texts:,} texts, {self.characters:,} characters in {self.seconds:.1f} s",
-            f"checked: {self.pieces:,} piece starts, {self.ids:,} ids, {self.spans:,} spans",
+            f"checked: {self.positions:,} positions for {self.pieces:,} piece starts, {self.ids:,} ids, "
+            f"{self.spans:,} spans",
         ]
         if self.blind:
             lines.append(f"piece level not checked: {self.blind}")
@@ -88,8 +91,15 @@ class Report:
         return "\n".join([*lines, str(self.difference) if self.difference else "0 differences"])
 
 
-def run_campaign(tokenizer: Tokenizer, *, seconds: float = 30.0, corpus: Path | None = None, seed: int = 0) -> Report:
-    """Compares `tokenizer` with its own reference for about `seconds`.
+def run_campaign(
+    tokenizer: Tokenizer,
+    *,
+    seconds: float = 30.0,
+    characters: float = float("inf"),
+    corpus: Path | None = None,
+    seed: int = 0,
+) -> Report:
+    """Compares `tokenizer` with its own reference for about `seconds`, or on about so many characters.
 
     `corpus` is a directory of UTF-8 files to draw real text from, by default the interpreter's own library. Raises
     UnsupportedError for a tokenizer that has no device path, InputError for a corpus without text.
@@ -97,15 +107,22 @@ def run_campaign(tokenizer: Tokenizer, *, seconds: float = 30.0, corpus: Path | 
     subject = DeviceSubject(tokenizer)
     subject.encode("a")  # a tokenizer without a device path says so here
     texts = campaign_texts(alphabet(tokenizer.spec, token_strings(tokenizer)), read_corpus(corpus), seed)
-    return campaign(subject, oracle_for(tokenizer.reference), texts, seconds=seconds)
+    return campaign(subject, oracle_for(tokenizer.reference), texts, seconds=seconds, characters=characters)
 
 
-def campaign(subject: Subject, oracle: Oracle, texts: Iterable[str], *, seconds: float = float("inf")) -> Report:
-    """Compares until the texts or the seconds are used up, or the first difference."""
+def campaign(
+    subject: Subject,
+    oracle: Oracle,
+    texts: Iterable[str],
+    *,
+    seconds: float = float("inf"),
+    characters: float = float("inf"),
+) -> Report:
+    """Compares until the texts, the seconds or the characters are used up, or the first difference."""
     start = time.monotonic()
     report = Report(blind=oracle.blind)
     for text in texts:
-        if time.monotonic() - start > seconds:
+        if time.monotonic() - start > seconds or report.characters >= characters:
             break
         if found := compare(subject, oracle, text, report):
             report.difference = _smallest(subject, oracle, found[0])
@@ -134,6 +151,7 @@ def compare(subject: Subject, oracle: Oracle, text: str, report: Report) -> list
     if claimed is None:
         report.unseen += 1
     elif expected.pieces is not None:
+        report.positions += len(text)
         report.pieces += len(expected.pieces)
         found.append(_first_difference("pieces", text, expected.pieces, claimed))
     report.ids += len(expected.ids)
