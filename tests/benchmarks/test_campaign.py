@@ -16,7 +16,7 @@ def test_rows_are_summed_and_not_checked_twice(tmp_path: Path, monkeypatch: pyte
 
     def call(task: str, arguments: dict[str, Any], **_: Any) -> dict[str, Any]:
         asked.append(arguments["tokenizer"])
-        return {"skipped": "not installed"} if arguments["tokenizer"] == "b" else ROW
+        return {"missing": "not installed"} if arguments["tokenizer"] == "b" else ROW
 
     monkeypatch.setattr(worker, "call", call)
     for names in ("a,b", "a,b,c"):
@@ -25,7 +25,7 @@ def test_rows_are_summed_and_not_checked_twice(tmp_path: Path, monkeypatch: pyte
     assert asked == ["a", "b", "c"]
     assert results["totals"]["positions"] == 180
     assert results["totals"]["tokenizers"] == 2
-    assert results["rows"]["b"] == {"skipped": "not installed"}
+    assert results["rows"]["b"] == {"missing": "not installed"}
 
 
 @pytest.mark.parametrize("fault", [{"difference": "ids at 3"}, RuntimeError("the child died")])
