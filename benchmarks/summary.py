@@ -24,44 +24,86 @@ def main(argv: Sequence[str] | None = None) -> int:
     default = [report.ROOT / "README.md", report.ROOT / "docs" / "benchmarks.md"]
     parser.add_argument("files", nargs="*", type=Path, default=default)
     arguments = parser.parse_args(argv)
-    text = render(arguments.results)
     for file in arguments.files:
-        content = file.read_text(encoding="utf-8")
-        file.write_text(BLOCK.sub(lambda match: match[1] + text + match[2], content), encoding="utf-8")
+        insert(file, render(arguments.results, brief=file.name == "README.md"))
     return 0
 
 
-def render(folder: Path) -> str:
-    """Markdown of whatever results lie in `folder`."""
-    parts = []
-    if (encode := read(folder, "encode")) and encode["rows"]:
-        rows = [
-            row for row in encode["rows"] if row["size"] == max(r["size"] for r in encode["rows"] if r["size"] <= 10**6)
-        ]
-        parts.append(
-            f"MB/s at first sight of {rows[0]['size']:,} characters, {encode['tokenizer']} ({machine(encode)}):"
-        )
-        texts = list(dict.fromkeys(row["text"] for row in rows))
-        lines = [["engine", *texts]]
-        for engine in dict.fromkeys(row["engine"] for row in rows):
-            cells = {row["text"]: f"{row['cold_mb_s']:.1f}" for row in rows if row["engine"] == engine}
-            lines.append([engine, *(cells.get(text, "") for text in texts)])
-        parts.append(markdown(lines))
-    if figures := read(folder, "figures"):
-        lines = [["figure", "measured", "held to", ""]]
-        for row in figures["figures"]:
-            value = "" if row["value"] is None else f"{row['value']:.3g}"
-            lines.append(
-                [row["figure"], value, f"{row['sign']} {row['limit']}", "" if row["ok"] == "yes" else row["ok"]]
-            )
-        parts += [f"The encode's figures ({machine(figures)}):", markdown(lines)]
-    if batch := read(folder, "batch"):
-        lines = [["engine", "devices", "documents/s", "MB/s"]]
-        lines += [
-            [r["engine"], str(r["devices"]), f"{r['documents_s']:,.0f}", f"{r['mb_s']:.1f}"] for r in batch["rows"]
-        ]
-        parts += [f"{batch['rows'][0]['documents']:,} documents of 4 K characters ({machine(batch)}):", markdown(lines)]
+def insert(file: Path, text: str) -> None:
+    """Puts the text between the file's markers."""
+    content = file.read_text(encoding="utf-8")
+    file.write_text(BLOCK.sub(lambda match: match[1] + text + match[2], content), encoding="utf-8")
+
+
+def render(folder: Path, *, brief: bool = False) -> str:
+    """Markdown of whatever results lie in `folder`; `brief`: the counts and the encode's speed alone."""
+    parts = [*campaign(folder), *walks(folder), *encode(folder)]
+    if not brief:
+        for name, title in FIGURES.items():
+            parts += figures(folder, name, title)
+        parts += batch(folder)
     return "\n\n".join(parts or ["Not measured yet on this revision."]) + "\n"
+
+
+FIGURES = {"figures": "The encode's figures", "append": "Appends to a session", "edits": "Edits of a session"}
+"""Files of results that hold rows of figures."""
+
+
+def campaign(folder: Path) -> list[str]:
+    if not (found := read(folder, "campaign")):
+        return []
+    total, rows = found["totals"], found["rows"]
+    differences = sum("difference" in row for row in rows.values())
+    return [
+        f"`python -m benchmarks.campaign`: {differences} differences from the reference over {total['tokenizers']} "
+        f"tokenizers, in {total['positions']:,} positions at which a piece may start, {total['ids']:,} ids and "
+        f"{total['spans']:,} spans."
+    ]
+
+
+def walks(folder: Path) -> list[str]:
+    if not (found := read(folder, "walks")):
+        return []
+    tokenizers = sum(not row["skipped"] for row in found["tokenizers"].values())
+    return [
+        f"`python -m benchmarks.walks`: {len(found['differences'])} differences in {found['steps']:,} random steps of "
+        f"sessions over {tokenizers} tokenizers, ids compared with a full encode of the reference after each."
+    ]
+
+
+def encode(folder: Path) -> list[str]:
+    found = read(folder, "encode")
+    if not found or not found["rows"]:
+        return []
+    size = max(row["size"] for row in found["rows"] if row["size"] <= 10**6)
+    rows = [row for row in found["rows"] if row["size"] == size]
+    texts = list(dict.fromkeys(row["text"] for row in rows))
+    lines = [["engine", *texts]]
+    for engine in dict.fromkeys(row["engine"] for row in rows):
+        cells = {row["text"]: f"{row['cold_mb_s']:.1f}" for row in rows if row["engine"] == engine}
+        lines.append([engine, *(cells.get(text, "") for text in texts)])
+    return [f"MB/s at first sight of {size:,} characters, {found['tokenizer']} ({machine(found)}):", markdown(lines)]
+
+
+def figures(folder: Path, name: str, title: str) -> list[str]:
+    if not (found := read(folder, name)):
+        return []
+    lines = [["figure", "measured", "held to", ""]]
+    for row in found["figures"]:
+        value = "" if row["value"] is None else f"{row['value']:.3g}"
+        lines.append([row["figure"], value, f"{row['sign']} {row['limit']}", "" if row["ok"] == "yes" else row["ok"]])
+    return [f"{title} ({machine(found)}):", markdown(lines)]
+
+
+def batch(folder: Path) -> list[str]:
+    if not (found := read(folder, "batch")):
+        return []
+    lines = [["engine", "devices", "documents/s", "MB/s"]]
+    lines += [
+        [row["engine"], str(row["devices"]), f"{row['documents_s']:,.0f}", f"{row['mb_s']:.1f}"]
+        for row in found["rows"]
+    ]
+    return [f"{found['rows'][0]['documents']:,} documents of 4 K characters ({machine(found)}):", markdown(lines)]
 
 
 def read(folder: Path, name: str) -> dict[str, Any] | None:
