@@ -10,7 +10,7 @@ import functools
 import itertools
 import os
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -19,17 +19,17 @@ import jax
 import numpy as np
 
 from toktier_jax.errors import UnsupportedError
+from toktier_jax.executables import TRACES, cutter, encoder, for_lowering, without_model
 from toktier_jax.host.align import Alignment
 from toktier_jax.host.assemble import DeviceResult
 from toktier_jax.host.normalize import normalize
 from toktier_jax.host.reference import Special
-from toktier_jax.ops.encode import HOST_NEEDED, OK, Encoded, Pieces, cut_pieces, default_lowering, encode_pieces
-from toktier_jax.ops.scan import Lowering
-from toktier_jax.plan import AddedPlan, BPEPlan, ModelPlan, Plan, QuickCheckPlan, SplitPlan, Step, WordPiecePlan
+from toktier_jax.ops.encode import HOST_NEEDED, OK, Pieces, default_lowering
+from toktier_jax.plan import QuickCheckPlan, describe
 from toktier_jax.program.added import effective_tokens
 from toktier_jax.program.compile import as_text
 from toktier_jax.program.load import Loaded
-from toktier_jax.types import EncodeProgram, ModelTables, RewriteTables, SplitTables
+from toktier_jax.types import EncodeProgram
 
 CAPACITIES = tuple(1 << bits for bits in range(10, 23, 2))
 """Bytes of a block: 1 Ki, 4 Ki, … 4 Mi."""
@@ -41,8 +41,6 @@ T = TypeVar("T")
 
 _LEAST = 64
 """Bytes of a document in a full block of them, at least: a block has a place for as many."""
-
-_traces: Counter[str] = Counter()
 
 
 class DeviceEngine:
@@ -69,7 +67,7 @@ class DeviceEngine:
     @property
     def compiles(self) -> dict[str, int]:
         """Executables traced so far in this process, by block capacity."""
-        return dict(_traces)
+        return dict(TRACES)
 
     def encode(self, data: bytes, special: Special, progress: Callable[[int], object] | None = None) -> DeviceResult:
         """Ids and spans of a valid UTF-8 text. Raises UnsupportedError where this text has to go to the reference.
@@ -167,7 +165,7 @@ class DeviceEngine:
     def _encode(self, pieces: Pieces, begin: int, end: int, special: Special) -> DeviceResult:
         """Tokens of the block that begins at byte `begin`, those up to byte `end`."""
         program = self._program(special)
-        out = _encoder(default_lowering(), program.plan.model)(program.tables.model, pieces)
+        out = encoder(default_lowering(), program.plan.model)(program.tables.model, pieces)
         if int(out.status) == HOST_NEEDED:
             raise UnsupportedError("the text holds characters that only the reference can handle")
         ends = np.asarray(out.byte_ends)[: int(out.count)]
@@ -193,95 +191,8 @@ def open_device(loaded: Loaded) -> DeviceEngine | None:
     return DeviceEngine({"parse": program, "text": as_text(program)}, describe(program.plan), on_host)
 
 
-def for_lowering(program: EncodeProgram, lowering: Lowering) -> EncodeProgram:
-    """The program without the tables that only the other lowering reads: their shapes would tell executables apart."""
-    unused = {"functions": None} if lowering == "walk" else {"walk": None}
-
-    def stripped(part: Any) -> Any:
-        if isinstance(part, RewriteTables) and part.split is not None:
-            return part._replace(split=stripped(part.split))
-        return part._replace(**unused) if isinstance(part, SplitTables) else part
-
-    return EncodeProgram(program.tables._replace(steps=tuple(map(stripped, program.tables.steps))), program.plan)
-
-
-def without_model(program: EncodeProgram) -> EncodeProgram:
-    """The steps before the model alone: tokenizers that differ in their models share these executables.
-
-    Where no step cuts a text, the model says where it may be cut, and stays.
-    """
-    if not any(isinstance(step, SplitPlan) for step in program.plan.steps):
-        return program
-    return EncodeProgram(program.tables._replace(model=None), Plan(program.plan.steps, None))
-
-
-def describe(plan: Plan) -> tuple[str, ...]:
-    """What a program does, in words."""
-    return tuple(_describe(step) for step in (*plan.steps, plan.model) if step is not None)
-
-
-def _describe(step: Step | ModelPlan) -> str:
-    match step:
-        case AddedPlan():
-            return "added tokens"
-        case QuickCheckPlan(form):
-            return f"{form or 'normalizer'} quick check; what fails it is normalized by the reference"
-        case SplitPlan(_, behavior):
-            return f"split by a compiled pattern, {behavior}"
-        case BPEPlan(unit):
-            return f"byte-pair merges over {unit}s"
-        case WordPiecePlan(parts=parts):
-            return "words cut into their longest tokens" if parts else "words looked up whole"
-    return f"rewrite: {type(step).__name__.removesuffix('Plan').lower()}"
-
-
 class _QuickCheckFailed(Exception):
     """The text needs the host's part of the normalization."""
-
-
-@functools.cache
-def cutter(lowering: Lowering) -> Callable[..., Pieces]:
-    """The jitted cut of a block into pieces; its traces are counted.
-
-    Whether a text ends with its block decides nothing but what `decided` is, so one executable does for both.
-    """
-
-    def cut(program: EncodeProgram, data: Any, length: Any, at_start: Any, checked: Any, starts: Any = None) -> Pieces:
-        _traces[f"pieces of {data.shape[0]} bytes{'' if starts is None else ', packed'}"] += 1
-        how = {"at_start": at_start, "checked": checked, "segment_starts": starts}
-        return cut_pieces(program, data, length, **how, at_end=False, lowering=lowering)
-
-    return jax.jit(cut, compiler_options=_options())
-
-
-@functools.cache
-def _encoder(lowering: Lowering, plan: ModelPlan) -> Callable[..., Encoded]:
-    """The jitted encode of a block's pieces; its traces are counted."""
-
-    def encode(tables: ModelTables, pieces: Pieces) -> Encoded:
-        _traces[f"tokens of {pieces.buffer.data.shape[0]} bytes"] += 1
-        return encode_pieces(plan, tables, pieces, lowering=lowering)
-
-    return jax.jit(encode, compiler_options=_options())
-
-
-@functools.cache
-def _options() -> dict[str, bool | str]:
-    """XLA's own emitters for CPUs compile these programs in two thirds of the time of its MLIR ones, as fast code.
-
-    Blocks run side by side: operations of a few microseconds that are parted among threads only wait for each other.
-    """
-    options = {"xla_cpu_use_fusion_emitters": False, "xla_disable_hlo_passes": "cpu-parallel-task-assigner"}
-    return {name: value for name, value in options.items() if jax.default_backend() == "cpu" and _has(name, value)}
-
-
-def _has(name: str, value: bool | str) -> bool:
-    """Whether this version of XLA offers the choice."""
-    try:
-        jax.jit(lambda: 0, compiler_options={name: value})()
-    except jax.errors.JaxRuntimeError:
-        return False
-    return True
 
 
 def _block() -> int:

@@ -242,3 +242,23 @@ class Plan:
 
     steps: tuple[Step, ...]
     model: ModelPlan | None
+
+
+def describe(plan: Plan) -> tuple[str, ...]:
+    """What a program does, in words."""
+    return tuple(_describe(step) for step in (*plan.steps, plan.model) if step is not None)
+
+
+def _describe(step: Step | ModelPlan) -> str:
+    match step:
+        case AddedPlan():
+            return "added tokens"
+        case QuickCheckPlan(form):
+            return f"{form or 'normalizer'} quick check; what fails it is normalized by the reference"
+        case SplitPlan(_, behavior):
+            return f"split by a compiled pattern, {behavior}"
+        case BPEPlan(unit):
+            return f"byte-pair merges over {unit}s"
+        case WordPiecePlan(parts=parts):
+            return "words cut into their longest tokens" if parts else "words looked up whole"
+    return f"rewrite: {type(step).__name__.removesuffix('Plan').lower()}"

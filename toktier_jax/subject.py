@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .engine import cutter, for_lowering, without_model
+from .executables import cutter, for_lowering, without_model
 from .host.align import Form, align
 from .ops.encode import HOST_NEEDED, default_lowering
 from .ops.scan import Lowering
