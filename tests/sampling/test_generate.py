@@ -15,8 +15,6 @@ import pytest
 from toktier_jax import sampling
 from toktier_jax.errors import CapacityError, InputError
 from toktier_jax.sampling import loop as loops
-from toktier_jax.sampling.covers import cover_rules
-from toktier_jax.sampling.tree import plant
 from toktier_jax.sampling.vocabulary import vocabulary_of
 
 from . import brute, small
@@ -188,34 +186,6 @@ def test_truncation_acts_once_on_the_covers(tok: Any, lm: Any) -> None:
     order = sorted(weights, key=lambda path: -weights[path])
     outs = sampling.generate(lm, tok, [prompt] * 64, top_k=3, max_tokens=1)
     assert {(*out.boundary.kept[len(start) :], out.ids[0]) for out in outs} <= set(order[:3])
-
-
-def test_truncation_loses_no_cover_for_an_improbable_token_inside(tok: Any) -> None:
-    """As filtered inner nodes beside unfiltered leaves would."""
-    prompt, start, shows = b"it's a dampf", tok.spec.post_processor.before, 0
-    covers = cover_rules(tok).covers((*start, *tok.encode(prompt.decode(), False).ids.tolist()), prompt)
-    leaves = [
-        ((*covers.trunk, *covers.nodes[n].path), t) for n, t in zip(*map(np.ndarray.tolist, covers.leaves), strict=True)
-    ]
-    shared = len(plant(covers.trunk, covers.nodes).trunk)
-    for deep, leaf in {path: (path, t) for path, t in leaves if len(path) > shared}.values():
-        lm = HashModel(tok, favour=(tok.decode_bytes(deep[len(start) :]), leaf))
-        rows = {
-            path[:end]: (row := lm._after(path[:end])) - np.logaddexp.reduce(row)
-            for path, _ in leaves
-            for end in range(shared, len(path) + 1)
-        }
-        weights = {
-            (*path, t): sum(rows[path[:end]][path[end]] for end in range(shared, len(path))) + rows[path][t]
-            for path, t in leaves
-        }
-        best = max(weights, key=lambda path: weights[path])
-        if best[:-1] != deep or all(np.argmax(rows[deep[:end]]) == deep[end] for end in range(shared, len(deep))):
-            continue
-        shows += 1
-        out = sampling.generate(lm, tok, prompt, top_k=1, max_tokens=1, seed=3)
-        assert (*out.boundary.kept, out.ids[0]) == best
-    assert shows, "no best cover has an improbable token inside"
 
 
 @pytest.mark.parametrize("boundary", BOUNDARIES)
