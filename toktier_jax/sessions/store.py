@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from toktier_jax.errors import ClosedSession, InputError, RevisionConflict, SessionError, UnknownSession
-from toktier_jax.sessions.content import ContentIndex
 from toktier_jax.sessions.disk import Disk
 from toktier_jax.sessions.engine import Engine, is_engine
+from toktier_jax.sessions.memory import Memory
 from toktier_jax.sessions.policy import Policy
 from toktier_jax.sessions.record import Record, flagged
 from toktier_jax.sessions.session import Entry, Session, _checked, encode_record
@@ -49,16 +49,12 @@ class SessionStore:
         Raises UnsupportedError for a tokenizer with truncation or padding, SessionError where `path` cannot be used.
         """
         self.engine: Engine = tok if is_engine(tok) else _engine(tok, policy or Policy())
-        self._ttl, self._max_bytes = ttl, max_bytes
+        self._memory = Memory(ttl, max_bytes, self._count)
         self._lock = threading.Lock()
-        self._entries: dict[str | int, Entry] = {}
-        self._content = ContentIndex()
         self._counts: Counter[str] = Counter()
         self._changes: Counter[str] = Counter()
         self._seconds = 0.0
-        self._bytes = 0
         self._closed = False
-        self._swept = time.monotonic()
         self._disk = None if path is None else Disk(path, self.engine.info.fingerprint, self._count)
         self._verifier = ShadowVerifier(
             self.engine, shadow, folder=quarantine, on_mismatch=on_mismatch, distrust=self._distrust
@@ -99,21 +95,20 @@ class SessionStore:
     def list(self) -> list[str]:
         """Names, in order."""
         self.check_open()
-        with self._lock:
-            names = {key for key in self._entries if isinstance(key, str)}
+        with self._memory.lock:
+            names = {key for key in self._memory.entries if isinstance(key, str)}
         return sorted(names | set(self._disk.names() if self._disk else ()))
 
     def delete(self, name: str) -> None:
         """Forgets a session, here and on disk; its handles raise UnknownSession from now on. Raises UnknownSession."""
         self.check_open()
         _check_name(name)
-        with self._lock:
-            entry = self._entries.get(name)
+        entry = self._memory.find(name)
         if entry is not None:
             with entry.lock:
                 entry.deleted = True
                 known = self._disk.delete(name) if self._disk else True
-                self._forget(entry)
+                self._memory.forget(entry)
         else:
             known = self._disk.delete(name) if self._disk else False
         if not known:
@@ -126,8 +121,8 @@ class SessionStore:
         """
         self.check_open()
         text = _checked(text)
-        key = self._content.number()
-        found = self._content.longest(text)
+        key = self._memory.content.number()
+        found = self._memory.content.longest(text)
         source: Entry | None = found[0] if found else None
         if source is not None:
             with source.lock:
@@ -149,10 +144,10 @@ class SessionStore:
 
     def stats(self) -> dict[str, Any]:
         """Counters since the store was opened, and what it holds."""
+        with self._memory.lock:
+            entries, held = list(self._memory.entries.values()), self._memory.bytes
         with self._lock:
-            entries = list(self._entries.values())
-            counts, changes = dict(self._counts), dict(self._changes)
-            held, seconds = self._bytes, self._seconds
+            counts, changes, seconds = dict(self._counts), dict(self._changes), self._seconds
         return {
             "sessions": len(entries),
             "handles": sum(entry.handles for entry in entries),
@@ -202,17 +197,12 @@ class SessionStore:
 
     def observed(self, entry: Entry, changes: Counter[str], seconds: float) -> None:
         """After a change: counters, memory, and the verifier."""
-        entry.used = time.monotonic()
-        size = entry.record.bytes_held
         with self._lock:
             self._changes.update(changes)
             self._seconds += seconds
-            if self._entries.get(entry.key) is entry:
-                self._bytes += size - entry.size
-                entry.size = size
-        self._content.add(entry)
+        self._memory.resize(entry)
         self._verifier.offer(entry)
-        self._make_room()
+        self._memory.make_room()
 
     def refresh(self, entry: Entry) -> None:
         """Reads a record again that another process has changed."""
@@ -220,7 +210,7 @@ class SessionStore:
         loaded = self._disk.load(entry.name)
         if loaded is None:
             entry.deleted = True
-            self._forget(entry)
+            self._memory.forget(entry)
             raise UnknownSession(f"session {entry.name!r} was deleted by another process, or its data is damaged")
         entry.record, entry.stored = loaded
         entry.stale = False
@@ -228,7 +218,7 @@ class SessionStore:
 
     def fork(self, entry: Entry, name: str) -> Session:
         _check_name(name)
-        if self._find(name, touch=False) is not None:
+        if self._find(name, handles=0) is not None:
             raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
         made = self._add(name, entry.record.copy(), f"as a fork of {entry.name!r}", parent=entry)
         if made is None:
@@ -236,7 +226,7 @@ class SessionStore:
         return made
 
     def release(self, entry: Entry) -> None:
-        with self._lock:
+        with self._memory.lock:
             entry.handles -= 1
             entry.used = time.monotonic()
 
@@ -246,14 +236,9 @@ class SessionStore:
         with self._lock:
             self._counts[what] += 1
 
-    def _find(self, name: str, *, touch: bool = True) -> Entry | None:
-        """The entry, from memory or from disk, with one handle more."""
-        self._sweep()
-        with self._lock:
-            entry = self._entries.get(name)
-            if entry is not None:
-                entry.handles += touch
-                entry.used = time.monotonic()
+    def _find(self, name: str, handles: int = 1) -> Entry | None:
+        """The entry, from memory or from disk, with so many handles more."""
+        entry = self._memory.find(name, handles)
         if entry is not None:
             if self._disk and not entry.stale and self._disk.revision(name) != entry.record.revision:
                 with entry.lock:  # a change of this process may be on its way
@@ -264,87 +249,39 @@ class SessionStore:
             return None
         record, stored = loaded
         fresh = Entry(name, record, stored=stored)
-        with self._lock:
-            entry = self._entries.setdefault(name, fresh)
-            entry.handles += touch
-            if entry is fresh:
-                self._counts["loaded"] += 1
-                entry.size = record.bytes_held
-                self._bytes += entry.size
-        self._content.add(entry)
+        entry = self._memory.put(fresh, record.bytes_held, handles)
+        if entry is fresh:
+            self._count("loaded")
+        self._memory.content.add(entry)
         return entry
 
     def _add(self, name: str | int, record: Record, opened: str, parent: Entry | None = None) -> Session | None:
         """A handle on a new session; None where the name was taken meanwhile."""
-        entry = Entry(name, record, opened=opened)
-        entry.handles = 1
+        entry = Entry(name, record, opened=opened, handles=1)
         with entry.lock:
-            with self._lock:
-                if name in self._entries:
-                    return None
-                self._entries[name] = entry
-                entry.size = record.bytes_held if parent is None else 2048
-                self._bytes += entry.size
+            if self._memory.put(entry, record.bytes_held if parent is None else 2048) is not entry:
+                return None
             if self._disk and isinstance(name, str):
                 try:
                     entry.stored = self._disk.create(name, record, parent.stored if parent else None)
                 except BaseException as error:
                     entry.deleted = True
-                    self._forget(entry)
+                    self._memory.forget(entry)
                     if isinstance(error, RevisionConflict):
                         return None
                     raise
         if parent is None:
-            self._content.add(entry)
-            self._make_room()
+            self._memory.content.add(entry)
+            self._memory.make_room()
         return Session(self, entry)
-
-    def _forget(self, entry: Entry) -> None:
-        with self._lock:
-            if self._entries.get(entry.key) is entry:
-                del self._entries[entry.key]
-                self._bytes -= entry.size
-        self._content.remove(entry)
 
     def _supersede(self, source: Entry, entry: Entry) -> None:
         """Keeps a nameless text; the nameless one that it continues is of no more use."""
         if isinstance(source.key, int) and source.handles == 0 and entry.record.resume >= source.record.resume:
-            self._forget(source)
-        entry.size = entry.record.bytes_held
-        with self._lock:
-            self._entries[entry.key] = entry
-            self._bytes += entry.size
-        self._content.add(entry)
-        self._make_room()
-
-    def _make_room(self) -> None:
-        """Least recently used sessions without handles leave memory until it is below its cap."""
-        if self._bytes <= self._max_bytes:
-            return
-        with self._lock:
-            idle = sorted((each for each in self._entries.values() if not each.handles), key=lambda each: each.used)
-            for entry in idle:
-                if self._bytes <= self._max_bytes:
-                    break
-                self._drop(entry, "evicted")
-
-    def _sweep(self) -> None:
-        """Sessions that nobody has used for `ttl` leave memory."""
-        now = time.monotonic()
-        if now - self._swept < min(self._ttl / 4, 60.0):
-            return
-        with self._lock:
-            self._swept = now
-            for entry in list(self._entries.values()):
-                if not entry.handles and now - entry.used > self._ttl:
-                    self._drop(entry, "expired")
-
-    def _drop(self, entry: Entry, why: str) -> None:
-        """With the store's lock held."""
-        del self._entries[entry.key]
-        self._bytes -= entry.size
-        self._counts[why] += 1
-        self._content.remove(entry)
+            self._memory.forget(source)
+        self._memory.put(entry, entry.record.bytes_held)
+        self._memory.content.add(entry)
+        self._memory.make_room()
 
     def _distrust(self, entry: Entry, reason: str) -> None:
         """The session goes on by the reference."""

@@ -1,0 +1,95 @@
+"""The sessions that are in memory: by name or number, counted in bytes. Those that nobody uses leave.
+
+Who has an open handle never leaves. Knows nothing of disks and of encodes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from toktier_jax.sessions.content import ContentIndex
+from toktier_jax.sessions.session import Entry
+
+
+class Memory:
+    """Entries with their sizes. Thread-safe; no method waits for an entry's lock.
+
+    entries  by name, or by number where a text has no name; read it with `lock` held
+    bytes    of all entries, about
+    """
+
+    def __init__(self, ttl: float, max_bytes: int, count: Callable[[str], object]) -> None:
+        """`count` is told "expired" or "evicted" with each entry that leaves; with the lock held."""
+        self._ttl, self._max_bytes, self._count = ttl, max_bytes, count
+        self.lock = threading.Lock()
+        self.entries: dict[str | int, Entry] = {}
+        self.bytes = 0
+        self.content = ContentIndex()
+        self._swept = time.monotonic()
+
+    def find(self, name: str | int, handles: int = 0) -> Entry | None:
+        """The entry, used now, with so many handles more."""
+        self._sweep()
+        with self.lock:
+            entry = self.entries.get(name)
+            if entry is not None:
+                entry.handles += handles
+                entry.used = time.monotonic()
+            return entry
+
+    def put(self, entry: Entry, size: int, handles: int = 0) -> Entry:
+        """Takes in an entry of `size` bytes, unless one of its name is there: returns what is there."""
+        with self.lock:
+            found = self.entries.setdefault(entry.key, entry)
+            found.handles += handles
+            if found is entry:
+                entry.size = size
+                self.bytes += size
+            return found
+
+    def resize(self, entry: Entry) -> None:
+        """After a change of the record: its size, and its beginnings for the content look-up."""
+        size = entry.record.bytes_held
+        entry.used = time.monotonic()
+        with self.lock:
+            if self.entries.get(entry.key) is entry:
+                self.bytes += size - entry.size
+                entry.size = size
+        self.content.add(entry)
+
+    def forget(self, entry: Entry) -> None:
+        with self.lock:
+            if self.entries.get(entry.key) is entry:
+                del self.entries[entry.key]
+                self.bytes -= entry.size
+        self.content.remove(entry)
+
+    def make_room(self) -> None:
+        """Least recently used sessions without handles leave until what is left is below the cap."""
+        if self.bytes <= self._max_bytes:
+            return
+        with self.lock:
+            idle = sorted((each for each in self.entries.values() if not each.handles), key=lambda each: each.used)
+            for entry in idle:
+                if self.bytes <= self._max_bytes:
+                    break
+                self._drop(entry, "evicted")
+
+    def _sweep(self) -> None:
+        """Sessions that nobody has used for `ttl` leave."""
+        now = time.monotonic()
+        if now - self._swept < min(self._ttl / 4, 60.0):
+            return
+        with self.lock:
+            self._swept = now
+            for entry in list(self.entries.values()):
+                if not entry.handles and now - entry.used > self._ttl:
+                    self._drop(entry, "expired")
+
+    def _drop(self, entry: Entry, why: str) -> None:
+        del self.entries[entry.key]
+        self.bytes -= entry.size
+        self._count(why)
+        self.content.remove(entry)
