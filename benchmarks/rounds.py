@@ -59,9 +59,12 @@ def _equation(equation: Any, inputs: list[Any]) -> tuple[list[Any], list[Rounds]
             return _while(parameters, inputs)
         case "scan":
             outputs = equation.primitive.bind(*inputs, **parameters)
-            return outputs, [Rounds(jnp.int32(parameters["length"]))]
+            return outputs, [Rounds(jnp.int32(parameters["length"]))] if _is_loop(parameters) else []
         case "cond":
-            return _cond(parameters["branches"], inputs)
+            branches = _branches(parameters)
+            if len(branches) == 1:
+                return _evaluate(branches[0].jaxpr, branches[0].consts, inputs[1:])
+            return _cond(branches, inputs)
     if inner := _called(parameters):
         return _evaluate(inner.jaxpr, inner.consts, inputs)
     outputs = equation.primitive.bind(*inputs, **parameters)
@@ -110,6 +113,17 @@ def _cond(branches: Any, inputs: list[Any]) -> tuple[list[Any], list[Rounds]]:
     return outputs, [loop for number in range(len(branches)) for loop in _filled(shapes[number], rest)]
 
 
+def _branches(parameters: dict[str, Any]) -> Any:
+    """The branches of a conditional; of one that depends on the platform that which is not for a certain one."""
+    platforms, branches = parameters.get("branches_platforms"), parameters["branches"]
+    return branches if platforms is None else [branches[platforms.index(None)]]
+
+
+def _is_loop(parameters: dict[str, Any]) -> bool:
+    """Whether a scan is one when it is compiled: not where it is unrolled as a whole."""
+    return parameters["unroll"] < parameters["length"]
+
+
 def _counts(loops: list[Rounds]) -> list[Any]:
     """The counts of loops and of those inside them, flat."""
     return [count for loop in loops for count in (loop.count, *_counts(loop.loops))]
@@ -125,11 +139,11 @@ def _number_of_loops(jaxpr: Any) -> int:
     for equation in jaxpr.eqns:
         match equation.primitive.name:
             case "scan":
-                total += 1
+                total += _is_loop(equation.params)
             case "while":
                 total += 1 + _number_of_loops(equation.params["body_jaxpr"].jaxpr)
             case "cond":
-                total += sum(_number_of_loops(branch.jaxpr) for branch in equation.params["branches"])
+                total += sum(_number_of_loops(branch.jaxpr) for branch in _branches(equation.params))
             case _ if inner := _called(equation.params):
                 total += _number_of_loops(inner.jaxpr)
     return total

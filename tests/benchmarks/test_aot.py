@@ -37,21 +37,29 @@ def test_the_split_compiles_for(platform: aot.Platform, tmp_path: Path):
         assert row["predicted_ms"] < 0.2
 
 
-def test_loops_are_priced_by_their_rounds():
-    def cost(launches: int) -> hlo.Cost:
-        return hlo.Cost(kernels=hlo.Counter(fusion=launches))
+def cost(launches: int, origin: str = "") -> hlo.Cost:
+    return hlo.Cost(kernels=hlo.Counter(fusion=launches), origins=hlo.Counter({origin: launches}))
 
-    inner = hlo.Loop("inner", cost(2), None, [])
-    module = hlo.Module(cost(10), [hlo.Loop("outer", cost(1), None, [inner])])
-    compiled = aot.Report("cuda", module, temporary=0, trace_s=0.0, compile_s=0.0, cpu_s=0.0)
-    assert (compiled.kernels, compiled.kernels_a_round) == (10, 2)
-    predicted = compiled.predicted_s([Rounds(5, [Rounds(30)])])
-    assert predicted == pytest.approx((10 + 5 * 1 + 30 * 2) * aot.LAUNCH)
+
+def report_of(*loops: hlo.Loop) -> aot.Report:
+    return aot.Report("cuda", hlo.Module(cost(10), list(loops)), temporary=0, trace_s=0.0, compile_s=0.0, cpu_s=0.0)
+
+
+def test_loops_are_priced_by_their_rounds():
+    compiled = report_of(hlo.Loop("outer", cost(1), None, [hlo.Loop("inner", cost(2), None, [])]))
+    turns = [Rounds(5, [Rounds(30)])]
+    assert (compiled.kernels, compiled.launches(turns)) == (10, 10 + 5 * 1 + 30 * 2)
+    assert compiled.predicted_s(turns) == pytest.approx((10 + 5 * 1 + 30 * 2) * aot.LAUNCH)
+
+
+def test_a_round_is_the_largest_of_those_that_merge():
+    rounds = [hlo.Loop("", cost(4, "merge_rounds.py"), None, []), hlo.Loop("", cost(5, "merge_far.py"), None, [])]
+    assert report_of(hlo.Loop("batches", cost(30, "tokenize.py"), None, rounds)).kernels_a_round == 5
 
 
 def test_other_loops_than_counted_give_no_prediction():
-    compiled = aot.Report("cuda", hlo.Module(hlo.Cost(), []), 0, 0.0, 0.0, 0.0)
-    assert compiled.predicted_s([Rounds(5)]) is None
+    assert report_of().predicted_s([Rounds(5)]) is None
+    assert report_of().launches([Rounds(5)]) is None
 
 
 def test_a_compiler_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch):

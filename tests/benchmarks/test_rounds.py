@@ -41,6 +41,21 @@ def test_a_fixed_number_of_rounds():
     assert counted(lambda x: lax.scan(lambda c, _: (c + x, None), x, length=4)[0], jnp.int32(1)) == [(4, [])]
 
 
+def test_what_is_unrolled_is_no_loop():
+    def scan(x, unroll):
+        return lax.scan(lambda c, _: (c + x, None), x, length=4, unroll=unroll)[0]
+
+    assert counted(lambda x: scan(scan(x, True), 1), jnp.int32(1)) == [(4, [])]
+
+
+def test_the_branch_of_no_certain_platform():
+    def anywhere(n):
+        return lax.platform_dependent(n, tpu=lambda n: count_to(n), default=lambda n: count_to(n + 1))
+
+    assert counted(anywhere, jnp.int32(2)) == [(3, [])]
+    assert counted(lambda n: lax.fori_loop(0, n, lambda _, x: anywhere(x), n), jnp.int32(2)) == [(2, [(7, [])])]
+
+
 @pytest.mark.parametrize(("n", "want"), [(9, [(9, []), (0, [])]), (2, [(0, []), (1, [])])])
 def test_the_branch_that_runs(n, want):
     def either(n):

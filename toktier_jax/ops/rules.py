@@ -52,25 +52,43 @@ def _of_bytes(merges: MergeTables, id: Int32[Array, " W"], symbols: UInt32[Array
 
 def _of_ids(merges: MergeTables, id: Int32[Array, " W"], symbols: UInt32[Array, " W"], run: Stage) -> Rule:
     following = _next(id)
-
-    def slots(merges: MergeTables, id: jax.Array, following: jax.Array) -> jax.Array:
-        return slot_of(merges.seed, merges.displacements, [id.astype(jnp.uint32), following.astype(jnp.uint32)])
-
-    def compare(rows: jax.Array, slot: jax.Array, id: jax.Array, following: jax.Array) -> tuple[jax.Array, jax.Array]:
-        row = take(rows, slot)
-        found = (row[:, 0] == id) & (row[:, 1] == following)
-        return jnp.where(found, row[:, 2], NEVER), row[:, 3]
+    rank, new = run(_compare, merges.rows, run(_slots, merges, id, following), id, following)
 
     def least(merges: MergeTables, id: jax.Array, symbols: jax.Array) -> tuple[jax.Array, jax.Array]:
-        bits = merges.left_bounds.shape[0].bit_length() - 1
-        name = id.astype(jnp.uint32)
-        left = bound_index(last_key(_previous(symbols)), name, bits)
-        right = bound_index(first_key(_next(symbols)), name, bits)
-        bounds = take(merges.left_bounds, left.astype(jnp.int32)), take(merges.right_bounds, right.astype(jnp.int32))
-        return unpack_bound(bounds[0]), unpack_bound(bounds[1])
+        return bounds_of(merges, id, _previous(symbols), _next(symbols))
 
-    rank, new = run(compare, merges.rows, run(slots, merges, id, following), id, following)
     return Rule(rank, new, *run(least, merges, id, symbols))
+
+
+def rule_of(
+    merges: MergeTables, id: Int32[Array, " W"], following: Int32[Array, " W"]
+) -> tuple[Int32[Array, " W"], Int32[Array, " W"]]:
+    """Rank and new id, as in Rule, of each pair of ids."""
+    return _compare(merges.rows, _slots(merges, id, following), id, following)
+
+
+def _slots(merges: MergeTables, id: Int32[Array, " W"], following: Int32[Array, " W"]) -> Int32[Array, " W"]:
+    return slot_of(merges.seed, merges.displacements, [id.astype(jnp.uint32), following.astype(jnp.uint32)])
+
+
+def _compare(
+    rows: Int32[Array, "R 4"], slot: Int32[Array, " W"], id: Int32[Array, " W"], following: Int32[Array, " W"]
+) -> tuple[Int32[Array, " W"], Int32[Array, " W"]]:
+    row = take(rows, slot)
+    found = (row[:, 0] == id) & (row[:, 1] == following)
+    return jnp.where(found, row[:, 2], NEVER), row[:, 3]
+
+
+def bounds_of(
+    merges: MergeTables, id: Int32[Array, " W"], before: UInt32[Array, " W"], after: UInt32[Array, " W"]
+) -> tuple[Int32[Array, " W"], Int32[Array, " W"]]:
+    """`least_left` and `least_right`, as in Rule, of ids between tokens of these symbols."""
+    bits = merges.left_bounds.shape[0].bit_length() - 1
+    name = id.astype(jnp.uint32)
+    left = bound_index(last_key(before), name, bits)
+    right = bound_index(first_key(after), name, bits)
+    bounds = take(merges.left_bounds, left.astype(jnp.int32)), take(merges.right_bounds, right.astype(jnp.int32))
+    return unpack_bound(bounds[0]), unpack_bound(bounds[1])
 
 
 def _previous(values: jax.Array) -> jax.Array:

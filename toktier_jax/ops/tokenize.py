@@ -19,6 +19,8 @@ from .emit import ELSEWHERE, Strings, Tokens, emit
 from .lookup import as_words, find_long, find_short, load, take
 from .members import contains, insides, pack, toggle
 from .merge import merge
+from .merge_arrays import merge_arrays
+from .merge_rounds import SENTINELS
 from .pieces import Cursor, Edges, find_edges, members_of, take_members
 from .repeats import copy_bits, distances
 from .scan import Lowering, some
@@ -38,7 +40,8 @@ class _Sizes(NamedTuple):
 def _sizes(size: int, lowering: Lowering) -> _Sizes:
     if lowering == "arrays":
         whole = -(-size // 4096) * 4096
-        return _Sizes(whole, whole // 4, whole // 4, whole // 4, 3)
+        window = max(whole // 8, min(whole, 1 << 16)) + SENTINELS
+        return _Sizes(whole, whole // 4, whole // 4, window, 0)
     whole = max(1024, 1 << (size - 1).bit_length())
     return _Sizes(min(whole, 1 << 14), min(whole, 1 << 12), max(1024, whole // 8), min(whole, 1 << 11), 2)
 
@@ -217,7 +220,11 @@ def _merge_batch(work: _Work, done: _Missed, numbers: Int32[Array, " U"], count:
     at, _ = take_members(members, cursor, size, jnp.int32(0), lowering=lowering)
     how = {"chunk": sizes.strings, "window": sizes.window, "run": run}
     flat, lost = flatten(plan, tables, text, heads, at, members.count, characters=characters, **how)
-    tokens, stuck = merge(plan, tables.merges, flat, plain, tokens, window=sizes.window, steps=sizes.steps, run=run)
+    if lowering == "arrays":
+        tokens, stuck = merge_arrays(plan, tables.merges, flat, tokens, window=sizes.window)
+    else:
+        how = {"window": sizes.window, "steps": sizes.steps, "run": run}
+        tokens, stuck = merge(plan, tables.merges, flat, plain, tokens, **how)
     repeats, ids = done.repeats, strings.ids
     if lowering == "walk":
         repeats = copy_bits(_firsts(work, tokens), repeats, starts, moved, marks >> 2)

@@ -12,7 +12,7 @@ from ..spec.types import BPE, BytePairRanks
 from ..types import CASCADES, NEVER, MergeTables
 from . import perfect_hash
 
-_MOST_SYMBOLS = 1 << 15
+_MOST_SYMBOLS = (1 << 14) - 1
 
 
 class Rules(NamedTuple):
