@@ -147,3 +147,12 @@ def test_an_added_token_is_itself_whatever_its_bytes(lowering: Lowering) -> None
     assert [id for id, _, _ in found] == [*ids[0], 1, *ids[2], *ids[3]]
     assert found[len(ids[0])] == [1, 2, 7]
     assert count == len(found)
+
+
+@SLOW
+@pytest.mark.parametrize("lowering", ["walk", "arrays"])
+def test_a_long_piece_that_is_a_token_only_as_a_whole(lowering: Lowering) -> None:
+    """With a suffix such tokens are spelled without it, and merges do not make them."""
+    vocab = {"a": 0, "a</w>": 1, "a" * 17: 2, "a" * 16: 3}
+    part = bpe_part(vocab, [], end_of_word_suffix="</w>", ignore_merges=True)
+    check(part, ["a" * 17, "a" * 16, "a" * 18, "a"], lowering, bytes_=False)

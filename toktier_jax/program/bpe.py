@@ -47,12 +47,13 @@ def compile_bpe(
         parts = parts.as_bytes(byte_ids[0])
         characters = character_tables(rules, pairs, parts, byte_ids[0])
     merges, cascades = merge_tables(rules, pairs, parts, byte_ids[0] if plain else None)
+    by_place = places and isinstance(model, BPE) and model.ignore_merges  # an entry may be for whole pieces alone
     plan = BPEPlan(
         unit=unit,
         unknown=unknown,
         places=places,
         wholes=not places and not usable_own.all(),
-        long_wholes=not bool(np.all(usable_own | (usable.sizes <= SHORT))),
+        long_wholes=bool(np.any((usable.sizes > SHORT) & (~usable_own | by_place))),
         cascades=cascades,
     )
     return plan, BPETables(lexicon(usable, usable_own), merges, cuts, byte_ids, unknown_ids, characters)
