@@ -399,6 +399,13 @@ def test_a_constraint_sees_only_bytes_past_the_prompt(tok: Any, lm: Any, boundar
 
 
 @pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_stop_string_counts_only_past_the_prompt(tok: Any, lm: Any, boundary: str) -> None:
+    text = Recorder(tok, lm.vocab_size, b"tps://example")
+    out = sampling.generate(lm, tok, "ht", boundary=boundary, constraint=text, max_tokens=8, stop=["htt", "s:/"])
+    assert (out.data, out.finish_reason) == (b"tp", "stop")
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_a_pure_constraint_runs_in_the_loop(tok: Any, lm: Any, boundary: str) -> None:
     strings = vocabulary_of(tok).strings
     allowed = np.zeros((2, lm.vocab_size), bool)
