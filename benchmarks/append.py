@@ -154,7 +154,7 @@ def _row(
 
 
 def figures(rows: Sequence[report.Row]) -> list[dict[str, Any]]:
-    """What issue-level claims say, for those cells that were measured."""
+    """What appends are held to, for those cells that were measured."""
 
     def cell(context: int, engine: str) -> float | None:
         found = [r["p50_ms"] for r in rows if (r["context"], r["engine"], r["delta"]) == (context, engine, APPEND)]

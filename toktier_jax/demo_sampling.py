@@ -1,4 +1,4 @@
-"""The demo's last part: one prompt that ends inside a token, completed with each boundary side by side."""
+"""The demo's last part: two prompts that end inside a token, completed with each boundary side by side."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class DeviceEngine:
 
     @property
     def compiles(self) -> dict[str, int]:
-        """Executables traced so far in this process, by block capacity."""
+        """Executables traced so far in this process, by kind and capacity."""
         return dict(TRACES)
 
     def encode(self, data: bytes, special: Special, progress: Callable[[int], object] | None = None) -> DeviceResult:

@@ -102,7 +102,7 @@ class Explain:
     reference  what only the reference does, each with its reason
     calls      texts encoded so far, by route
     fallbacks  texts that went to the reference although the tokenizer has a device path, by reason
-    compiles   executables built so far, by function
+    compiles   executables traced so far in this process, whoever needed them, by kind and capacity
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The engine of real tokenizers: routes, and repairs that were once wrong."""
+"""The engine of real tokenizers: routes, and the start of a text."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Healed:
 def heal(
     vocabulary: Vocabulary, ids: Sequence[int], tail: bytes = b"", tokens: int | Literal["auto"] = 1, fixed: int = 0
 ) -> Healed:
-    """Drops the last `tokens` ids (rule 4), or what "auto" finds; never a special token, never the whole context.
+    """Drops the last `tokens` ids, or what "auto" finds; never a special token, never the whole context.
 
     `tail` are bytes after the ids that are no token yet: the first bytes of a character; they count as one token.
     The first `fixed` ids are a context that was given, and stay.

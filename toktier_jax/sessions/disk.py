@@ -147,7 +147,7 @@ class Disk:
         with self._writing(name):
             return rows.delete(self._connection, name)
 
-    # ---- inside; with the lock held ----
+    # ---- inside ----
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
