@@ -9,19 +9,19 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
 
 from toktier_jax.errors import UnsupportedError
+from toktier_jax.executables import encoder, for_lowering
 from toktier_jax.host.window import HostWindow, QuickCheckFailed, cut, joined, moved
 from toktier_jax.host.word_merge import WordMerger
 from toktier_jax.ops.anchors import Anchored, cut_with_anchors
-from toktier_jax.ops.encode import OK, Pieces, default_lowering, encode_pieces
+from toktier_jax.ops.encode import OK, Pieces, default_lowering
 from toktier_jax.ops.scan import Lowering
-from toktier_jax.plan import BPEPlan, ModelPlan
-from toktier_jax.types import FROZEN, TEXT, EncodeProgram, SplitTables
+from toktier_jax.plan import BPEPlan
+from toktier_jax.types import FROZEN, TEXT, EncodeProgram
 
 CAPACITIES = (1 << 12, 1 << 16, 1 << 20, 1 << 22)
 """Bytes of a window; a longer text is cut where it is decided."""
@@ -31,10 +31,7 @@ class RewrittenEncoder:
     """Windows of any program. Thread-safe."""
 
     def __init__(self, program: EncodeProgram, *, on_device: bool = False) -> None:
-        steps = tuple(
-            part._replace(functions=None) if isinstance(part, SplitTables) else part for part in program.tables.steps
-        )
-        self._host = EncodeProgram(program.tables._replace(steps=steps), program.plan)
+        self._host = program
         model = program.plan.model
         assert model is not None
         self._model = model
@@ -123,7 +120,7 @@ class RewrittenEncoder:
         self, program: EncodeProgram, found: Anchored, lowering: Lowering
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         pieces = Pieces(found.buffer, found.limit, jax.numpy.int32(OK))
-        out = _encoder(self._model, lowering)(program.tables.model, pieces)
+        out = encoder(lowering, self._model)(program.tables.model, pieces)
         if int(out.status) != OK:
             raise UnsupportedError("the text holds characters that only the reference can handle")
         count = int(out.count)
@@ -135,15 +132,14 @@ class RewrittenEncoder:
             placed = self._placed
             if placed is None:
                 device = jax.local_devices(backend=None if self._on_device else "cpu")[0]
-                placed = self._placed = jax.device_put(self._host, device)
-            return placed, default_lowering() if self._on_device else "walk"
+                placed = self._placed = jax.device_put(for_lowering(self._host, self._lowering), device)
+            return placed, self._lowering
+
+    @property
+    def _lowering(self) -> Lowering:
+        return default_lowering() if self._on_device else "walk"
 
 
 @functools.cache
 def _cutter(lowering: Lowering) -> Callable[..., Anchored]:
     return jax.jit(functools.partial(cut_with_anchors, lowering=lowering))
-
-
-@functools.cache
-def _encoder(plan: ModelPlan, lowering: Lowering) -> Callable[..., Any]:
-    return jax.jit(functools.partial(encode_pieces, plan, lowering=lowering))
