@@ -26,6 +26,7 @@ from toktier_jax.program.load import load_program
 from toktier_jax.results import Encoding, Explain, Packed, Route, TokenBatch
 from toktier_jax.spec import source as sources
 from toktier_jax.spec.types import TokenizerSpec
+from toktier_jax.types import EncodeProgram
 
 T = TypeVar("T")
 Text = str | bytes
@@ -147,10 +148,10 @@ class Tokenizer:
         """
         fork.check_fork()
         inputs.check_choice("overflow", overflow, ("raise", "status"))
-        rows = self._rows(inputs.check_texts(texts), add_special_tokens, special, route)
         length = None if length is None else inputs.check_count("length", length)
         pad_id = None if pad_id is None else inputs.check_id("pad_id", pad_id)
         side = None if side is None else inputs.check_choice("side", side, ("left", "right"))
+        rows = self._rows(inputs.check_texts(texts), add_special_tokens, special, route)
         batch = layout.batch(rows, self._spec.padding, length=length, pad_id=pad_id, side=side)
         if overflow == "raise" and batch.status.any():
             row = int(np.argmax(batch.status))
@@ -211,13 +212,13 @@ class Tokenizer:
 
     # ---- chat ----
 
-    def apply_chat_template(self, conversation: Any, **options: Any) -> Any:
+    def apply_chat_template(self, messages: Any, **options: Any) -> Any:
         """As in transformers: the same options, defaults and results (`tokenize=False` gives the text).
 
         Lists of ids are returned instead of its classes. See host/chat.py.
         """
         files = self._source.chat
-        return chat.apply(files.templates, files.special_tokens, self._encode_chat, conversation, **options)
+        return chat.apply(files.templates, files.special_tokens, self._encode_chat, messages, **options)
 
     # ---- about ----
 
@@ -242,9 +243,11 @@ class Tokenizer:
         return self._reference.shown
 
     @property
-    def program(self) -> Any:
-        """The EncodeProgram, for `toktier_jax.ops`. Raises UnsupportedError where there is none."""
-        return self._need_device().program
+    def program(self) -> EncodeProgram:
+        """For `toktier_jax.ops`. Raises UnsupportedError where there is none."""
+        device = self._need_device()
+        fork.check_fork()
+        return device.program
 
     def warmup(self) -> None:
         """Compiles ahead what encodes will need, or loads the reference where there is no device path."""
@@ -316,6 +319,7 @@ class Tokenizer:
         progress: Callable[[int], object] | None = None,
     ) -> list[np.ndarray]:
         """Ids of each text with template and truncation, without padding: int32 [n] each."""
+        inputs.check_choice("route", route, ("auto", "xla", "reference"))
         rows: list[np.ndarray] = []
         packed = self._packed(texts, special, route)
         for (value, data), ids in zip(texts, packed, strict=True):

@@ -27,8 +27,8 @@ from .subject import DeviceSubject, Subject
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
 
-_BLOCK = 4_000
-"""Characters of a joined or real text: at most 16 Ki bytes, so few capacities and few compiles."""
+_BLOCK = 4_097
+"""Characters of a joined or real text: 4 Ki to 16 Ki bytes, so one capacity and few compiles."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +191,7 @@ def _smallest(subject: Subject, oracle: Oracle, difference: Difference) -> Diffe
 def campaign_texts(letters: Alphabet, corpus: Sequence[str], seed: int) -> Iterator[str]:
     """Endless texts: the systematic ones in random order, and between them random, real and mutated blocks."""
     rng = random.Random(seed)
+    corpus = [text for text in corpus if len(text) >= _BLOCK] or corpus
     all_short = list(dict.fromkeys(systematic(letters)))
     rng.shuffle(all_short)
     short = iter(all_short)

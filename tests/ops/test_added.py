@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import models
 
 from toktier_jax.errors import UnsupportedError
-from toktier_jax.ops.added import first_special, match_added
+from toktier_jax.ops.added import match_added
 from toktier_jax.plan import AddedPlan
 from toktier_jax.program.added import AddedStage, added_stage, added_tables, effective_tokens, special_as_text
 from toktier_jax.program.classes import everything, partition, probe
@@ -333,18 +333,6 @@ def test_decided_waits_for_no_more_than_it_must():
         "<thin": 0,
     }.items():
         assert int(run(tables, buffer_of([text], 64), None).decided) == want
-
-
-def test_first_special():
-    tokens = [token("<s>", 1, special=True), token("<t>", 2), token("<u>", 3, special=True)]
-    stage, tables, _ = build(tokens, None)
-
-    @jax.jit
-    def find(buffer: Buffer):
-        return first_special(tables, match_added(stage.plan, tables, buffer, None, lowering="walk"))
-
-    for text, want in {"ab<t>": 64, "ab<t><u><s>": 5, "<s>": 0, "": 64, "<t>" * 15 + "<s>": 45}.items():
-        assert int(find(buffer_of([text], 64))) == want
 
 
 def test_the_tokens_that_count():

@@ -72,14 +72,7 @@ def apply(
 
 def _refuse_unknown(variables: dict[str, Any]) -> None:
     """Options of transformers that are not taken over must not become variables of the template."""
-    for name in (
-        "sanitize_control_tokens",
-        "padding",
-        "truncation",
-        "max_length",
-        "return_tensors",
-        "tokenizer_kwargs",
-    ):
+    for name in _NOT_TAKEN:
         if variables.pop(name, None) not in (None, False):
             raise UnsupportedError(f"apply_chat_template: {name} is not supported; render the text, then encode it")
 

@@ -112,29 +112,6 @@ def match_added(
     return buffer._replace(starts=starts, kind=kind, token=found.token, decided=decided, resume=resume)
 
 
-def first_special(tables: AddedTables, buffer: Buffer) -> Int32[Array, ""]:
-    """First byte of `buffer` that a special token of this pass begins at, after the pass; N where there is none."""
-    size = buffer.data.shape[0]
-    tables = jax.tree.map(jnp.asarray, tables)
-    special = jnp.where((tables.tokens[2] & _SPECIAL) != 0, tables.tokens[0], -1)
-    assert buffer.token is not None, "after the pass"
-    token = buffer.token
-    found = bits.ranked(bits.pack(token >= 0))
-
-    def look(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        positions = bits.select(found, state[0], 64)
-        ids = jnp.where(positions < size, _at(token, positions), -2)
-        hit = jnp.any(ids[:, None] == special[None, :], axis=1)
-        return state[0] + 64, jnp.min(jnp.where(hit, positions, size))
-
-    return lax.while_loop(
-        lambda state: (state[0] < found.count) & (state[1] == size), look, (jnp.int32(0), jnp.int32(size))
-    )[1]
-
-
-# ---- before the chunks ----
-
-
 def _prepare(
     plan: AddedPlan,
     tables: AddedTables,

@@ -1,4 +1,4 @@
-"""Prefix sums, running maxima, compaction and "any" over [N], in both lowerings. Nothing about tokenizers."""
+"""Prefix sums, running maxima and "any" over [N], in both lowerings. Nothing about tokenizers."""
 
 from __future__ import annotations
 
@@ -27,18 +27,6 @@ def running_max(values: jax.Array, *, lowering: Lowering, reverse: bool = False)
 def running_min(values: jax.Array, *, lowering: Lowering, reverse: bool = False) -> jax.Array:
     """Inclusive running minimum of int32 [N], from the left, or from the right with `reverse`."""
     return -running_max(-values, lowering=lowering, reverse=reverse)
-
-
-def compact(mask: jax.Array, capacity: int, *, lowering: Lowering) -> tuple[jax.Array, jax.Array]:
-    """Positions of the true entries of bool [N], in order.
-
-    Returns int32 [capacity], padded with N, and their number as int32 [] (which can exceed `capacity`).
-    """
-    size = mask.shape[0]
-    rank = prefix_sum(mask.astype(jnp.int32), lowering=lowering)
-    slot = jnp.where(mask, rank - 1, capacity)
-    positions = jnp.full((capacity,), size, jnp.int32)
-    return positions.at[slot].set(jnp.arange(size, dtype=jnp.int32), mode="drop"), rank[-1]
 
 
 def some(mask: jax.Array) -> jax.Array:

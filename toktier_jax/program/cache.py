@@ -9,6 +9,7 @@ own header), arrays aligned to 64 bytes, digest.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -29,6 +30,12 @@ def cache_dir() -> Path:
         return Path(path)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "toktier_jax"
+
+
+@functools.cache
+def source(*files: str) -> str:
+    """Names the sources of what is stored, for its key: another version of them does not read it."""
+    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
 
 
 def load(key: str) -> tuple[Any, dict[str, np.ndarray]] | None:

@@ -40,7 +40,7 @@ def probe(expression: str, dialect: Dialect | Literal["component"]) -> Mask:
     if dialect != "component" and (mask := _literal(expression)) is not None:
         return mask
     engine = "tiktoken" if dialect == "tiktoken" else "tokenizers"
-    key = "\0".join((dialect, importlib.metadata.version(engine), expression))
+    key = "\0".join((dialect, importlib.metadata.version(engine), cache.source(__file__), expression))
     entry = f"classes/{hashlib.sha256(key.encode()).hexdigest()}"
     if (stored := cache.load(entry)) is not None:
         return np.repeat(stored[1]["values"], np.diff(stored[1]["edges"]))

@@ -57,7 +57,8 @@ def load_program(fingerprint: str, read: Callable[[], TokenizerSpec]) -> Loaded:
 def _compiler() -> str:
     """Names the compiler's source and the engines that it probes."""
     root = Path(types.__file__).parent
-    files = sorted([*root.glob("program/*.py"), *root.glob("spec/*.py"), root / "plan.py", root / "types.py"])
+    shared = ("plan.py", "types.py", "ops/characters.py", "ops/hashing.py")  # what tables are read by as they are made
+    files = sorted([*root.glob("program/*.py"), *root.glob("spec/*.py"), *(root / name for name in shared)])
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files))
     for package in ("tokenizers", "tiktoken"):
         try:

@@ -50,7 +50,7 @@ def character_table(name: str) -> dict[int, str]:
     `name`: "clean", "chinese" and "accents" are parts of BertNormalizer ("accents" drops nonspacing marks of text that
     is decomposed already); "lowercase", "marks" (StripAccents), "nmt".
     """
-    entry = f"maps/{name}-{importlib.metadata.version('tokenizers')}"
+    entry = f"maps/{name}-{importlib.metadata.version('tokenizers')}-{cache.source(__file__)}"
     if (stored := cache.load(entry)) is None:
         table = outputs(_one(_SINGLE[name]), range(CODE_POINTS))
         cache.store(entry, name, {"table": pack_table(table)})

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from toktier_jax.program import cache
+from toktier_jax.program import cache, normalizers
 from toktier_jax.program.classes import CODE_POINTS, Mask
 from toktier_jax.program.normalizers import outputs, pack_table, unpack_table
 
@@ -52,7 +52,8 @@ class FormFacts:
 @functools.cache
 def form_facts(form: Form) -> FormFacts:
     """The facts about a form, from the disk cache where they are."""
-    entry = f"forms/{form}-{importlib.metadata.version('tokenizers')}"
+    source = cache.source(__file__, normalizers.__file__)
+    entry = f"forms/{form}-{importlib.metadata.version('tokenizers')}-{source}"
     if (stored := cache.load(entry)) is None:
         facts = _ask(form)
         masks = np.packbits([facts.reorders, facts.composes], axis=1)

@@ -252,14 +252,6 @@ Model = BPE | BytePairRanks | WordPiece | WordLevel | Unigram | Omitted
 
 
 @dataclass(frozen=True)
-class TemplateItem:
-    """One item of a single-sequence template: the sequence itself (`ids is None`) or special ids."""
-
-    ids: tuple[int, ...] | None
-    type_id: int
-
-
-@dataclass(frozen=True)
 class PostProcessor:
     """What is added round the ids (`before`, `after`) and how offsets are trimmed.
 
