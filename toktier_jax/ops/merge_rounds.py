@@ -1,4 +1,4 @@
-"""A round of BPE over all tokens of a window at once, in five kernels: what is certain near each token merges.
+"""A round of BPE over all tokens of a window at once, in a few kernels: what is certain near each token merges.
 
 Tokens stay at their places and are linked to their neighbours; of two that merge the left one stays. What a round finds
 out of limits (ops/certain.py) stays true as long as the token is there, so each goes on from those of the one before.
