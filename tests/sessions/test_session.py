@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+
 import numpy as np
 import pytest
 
 from tests.sessions.standin import StandIn, expected
 from toktier_jax import ClosedSession, InputError, SessionStore, UnknownSession
 from toktier_jax.errors import SessionError
+from toktier_jax.sessions import Session, Window
 
 
 @pytest.fixture
@@ -42,6 +46,14 @@ def test_bad_input_changes_nothing(store: SessionStore, call) -> None:
     assert session.ids is before
 
 
+@pytest.mark.parametrize("text", ["hello world\ud800", "hell\ud800o world", "\ud800hello world", "hello\ud800"])
+def test_a_surrogate_is_named_by_its_place_in_what_was_passed(store: SessionStore, text: str) -> None:
+    store.open("a", "hello world")
+    for call in (store.get("a").update, lambda text: store.open("a", text), store.encode):
+        with pytest.raises(InputError, match=f"at character {text.index(chr(0xD800))},"):
+            call(text)
+
+
 @pytest.mark.parametrize("name", ["", "x" * 1025, None, 3, b"a", "\ud800"])
 def test_names_that_are_refused(store: SessionStore, name) -> None:
     for call in (store.open, store.get, store.delete):
@@ -72,6 +84,33 @@ def test_closed_deleted_unknown(store: SessionStore) -> None:
     store.close()
     with pytest.raises(ClosedSession):
         store.open("a")
+
+
+def test_threads_that_close_one_handle(store: SessionStore) -> None:
+    """Each waits where it has seen that the handle is open."""
+    both = threading.Barrier(2)
+
+    class Slow(Session):
+        @property
+        def _closed(self) -> bool:
+            closed = self.__dict__.get("closed", False)
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both.wait(0.2)
+            return closed
+
+        @_closed.setter
+        def _closed(self, value: bool) -> None:
+            self.__dict__["closed"] = value
+
+    store.open("a", "abc")
+    entry = store.get("a")._entry
+    session = Slow(store, entry)
+    threads = [threading.Thread(target=session.close) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert entry.handles == 1
 
 
 def test_snapshots_and_forks_do_not_change(store: SessionStore) -> None:
@@ -134,6 +173,35 @@ def test_content_finds_the_longest_prefix(store: SessionStore) -> None:
     assert np.array_equal(store.encode("else").ids, expected(engine, "else"))
     assert store.stats()["counts"] == {"content hits": 2, "content misses": 1}
     assert store.list() == ["a"]
+
+
+def test_content_waits_for_no_session(store: SessionStore) -> None:
+    text = "some words and more " * 4
+    held, done = store.open("a", text), threading.Event()
+    worker = threading.Thread(target=lambda: (store.encode(text), done.set()), daemon=True)
+    with held._entry.lock:
+        worker.start()
+        assert done.wait(30)
+
+
+def test_a_window_without_tokens_agrees_with_nothing() -> None:
+    """Of a black box that removes what was put in: every window is empty until it holds more."""
+
+    class Removing(StandIn):
+        def encode_reference(self, text: bytes) -> Window:
+            found = super().encode_reference(text)
+            kept = np.array([text[start : start + 1] not in b" \n" for start in found.byte_starts], bool)
+            return Window(found.ids[kept], found.byte_starts[kept], found.byte_ends[kept], found.anchors, 0)
+
+        encode_full = encode_reference
+
+        def encode_window(self, text: bytes, *, at_start: bool, at_end: bool) -> Window:
+            return self.encode_reference(text)
+
+    engine = Removing(way="black box")
+    session = SessionStore(engine).open("a", " " * 3000)
+    session.replace(1500, 1501, "\n")
+    assert np.array_equal(session.ids, expected(engine, session.text))
 
 
 def test_memory_is_capped_and_open_handles_stay() -> None:

@@ -37,6 +37,34 @@ def test_a_planted_fault(tmp_path: Path) -> None:
     assert report["expected"] != report["found"]
 
 
+def test_what_cannot_be_written_keeps_nothing_else_from_being_done(tmp_path: Path) -> None:
+    seen: list[Mismatch] = []
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / "below"
+    engine = StandIn(broken=b"fault")
+    with SessionStore(engine, shadow=1.0, quarantine=folder, on_mismatch=seen.append) as store:
+        session = store.open("a", "x")
+        session.append(" fault")
+        assert store._verifier.drain()
+        assert np.array_equal(session.ids, expected(engine, "x fault"))
+        assert session.explain()["way"] == "full"
+        assert (store.stats()["shadow"]["failed"], store.stats()["shadow"]["mismatches"]) == (1, 1)
+        assert store.stats()["shadow_error"].startswith("NotADirectoryError: ")
+    assert [(each.path, "fault" in each.text) for each in seen] == [(None, True)]
+
+
+def test_a_reproduction_of_what_windows_refuse(tmp_path: Path) -> None:
+    """The fault is quarantined though the engine refuses a part of what surrounds it."""
+    engine = StandIn(broken=b"fault")
+    with SessionStore(engine, shadow=1.0, quarantine=tmp_path) as store:
+        session = store.open("a", "fault ")
+        engine.refused = b"fault"
+        session.append("x")
+        assert store._verifier.drain()
+        assert store.stats()["shadow"]["failed"] == 0
+        assert np.array_equal(session.ids, expected(engine, "fault x"))
+
+
 def test_quarantine_survives_a_restart(tmp_path: Path) -> None:
     engine = StandIn(broken=b"fault")
     with SessionStore(engine, tmp_path, shadow=1.0) as store:
@@ -68,13 +96,41 @@ def test_it_never_blocks() -> None:
     store.close()
 
 
+def test_what_waits_at_the_end_is_dropped() -> None:
+    """Nobody waits for it, and nothing more is taken."""
+    begun, held = threading.Event(), threading.Event()
+
+    class Slow(StandIn):
+        def encode_reference(self, text: bytes):
+            begun.set()
+            held.wait(30)
+            return super().encode_reference(text)
+
+    store = SessionStore(Slow(), shadow=1.0)
+    session = store.open("a")
+    session.append("a")
+    assert begun.wait(30)
+    session.append("b")
+    session.append("c")
+    ending = threading.Thread(target=store.close)
+    ending.start()
+    while not store._verifier._closed:
+        time.sleep(0.001)
+    store._verifier.offer(session._entry)
+    held.set()
+    ending.join()
+    assert store._verifier.drain(1.0)
+    assert store.stats()["shadow"] == {"sampled": 3, "dropped": 3, "verified": 1, "mismatches": 0, "failed": 0}
+
+
 def test_a_hook_that_raises_ends_nothing() -> None:
     def hook(mismatch: Mismatch) -> None:
-        raise RuntimeError
+        raise RuntimeError("of the hook")
 
     store = SessionStore(StandIn(broken=b"fault"), shadow=1.0, on_mismatch=hook)
     for name in "ab":
         store.open(name).append("a fault")
         assert store._verifier.drain()
-    assert store.stats()["shadow"]["mismatches"] == 2
+    assert store.stats()["shadow"]["mismatches"] == store.stats()["shadow"]["failed"] == 2
+    assert store.stats()["shadow_error"] == "RuntimeError: of the hook"
     store.close()

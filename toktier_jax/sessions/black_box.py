@@ -54,6 +54,8 @@ def _agreement(
 
     The run has at least two tokens, covers more characters than the longest token, and a boundary lies inside it.
     """
+    if not len(window.ids):
+        return None
     record = change.record
     if right:
         low, shift = record.tokens.at_byte(change.stop), change.shift

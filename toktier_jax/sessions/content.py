@@ -58,7 +58,8 @@ class ContentIndex:
                     self._by_hash.pop(key, None)
 
     def longest(self, text: str) -> tuple[Entry, int] | None:
-        """The entry that shares most with the beginning of `text`, and how many characters."""
+        """The entry that shares most with the beginning of `text`, and how many characters. Waits for no entry's lock:
+        one that is being changed is passed over."""
         for size in reversed(LENGTHS):
             if size > len(text):
                 continue
@@ -66,8 +67,12 @@ class ContentIndex:
                 found = list(self._by_hash.get((size, hash(text[:size])), ()))
             best: tuple[Entry, int] | None = None
             for entry in found:
-                with entry.lock:
+                if not entry.lock.acquire(blocking=False):
+                    continue
+                try:
                     common = entry.record.text.common_prefix(text)
+                finally:
+                    entry.lock.release()
                 if common >= size and (best is None or common > best[1]):
                     best = entry, common
             if best is not None:

@@ -97,10 +97,10 @@ class Session:
             old = self._current().text
             start = old.common_prefix(text)
             if start == old.length:
-                return self._change(start, start, _checked(text[start:]))
+                return self._change(start, start, _checked(text[start:], start))
             most = min(old.length, len(text)) - start
             tail = old.common_suffix(text, most) if most else 0
-            return self._change(start, old.length - tail, _checked(text[start : len(text) - tail]))
+            return self._change(start, old.length - tail, _checked(text[start : len(text) - tail], start))
 
     def replace(self, start: int, stop: int, text: str) -> Patch:
         """Puts `text` in the place of characters [start, stop)."""
@@ -210,9 +210,10 @@ class Session:
 
     def close(self) -> None:
         """Ends the handle, not the record."""
-        if not self._closed:
-            self._closed = True
-            self._host.release(self._entry)
+        with self._entry.lock:
+            if not self._closed:
+                self._closed = True
+                self._host.release(self._entry)
 
     def __enter__(self) -> Session:
         return self
@@ -248,15 +249,16 @@ def encode_record(engine: Engine, text: str) -> tuple[Record, str]:
     return record, f"by the {window.where}"
 
 
-def _checked(text: Any) -> str:
-    """The text as str. Raises InputError for other types, lone surrogates and invalid UTF-8."""
+def _checked(text: Any, start: int = 0) -> str:
+    """The text as str. Raises InputError for other types, lone surrogates and invalid UTF-8. `start`: the character at
+    which it begins in what the caller passed."""
     if isinstance(text, str):
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise InputError(
-                f"text holds the lone surrogate U+{ord(text[error.start]):04X} at character {error.start}, which is "
-                "no character; nothing was changed"
+                f"text holds the lone surrogate U+{ord(text[error.start]):04X} at character {start + error.start}, "
+                "which is no character; nothing was changed"
             ) from error
         return text
     if isinstance(text, bytes | bytearray):

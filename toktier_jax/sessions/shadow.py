@@ -1,7 +1,8 @@
 """ShadowVerifier: encodes a sample of what sessions hold again by the reference, in a thread, off the request path.
 
-When it is behind, samples are dropped and counted. On a mismatch it writes the smallest reproduction that it finds,
-has the session go on by the reference, and calls the user's hook. It never blocks a request and never raises into one.
+When it is behind, samples are dropped and counted. On a mismatch it has the session go on by the reference, writes the
+smallest reproduction that it finds, and calls the user's hook, each whatever the others raise. It never blocks a
+request and never raises into one.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from toktier_jax.errors import UnsupportedError
 from toktier_jax.sessions.engine import Engine
 from toktier_jax.sessions.record import Record
 
@@ -34,6 +36,8 @@ REPRODUCTION = 200
 """Characters of a reproduction that the search aims at."""
 
 SEARCH_SECONDS = 10.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class ShadowVerifier:
         distrust: Callable[[Entry, str], object] | None = None,
         seed: int = 0,
     ) -> None:
-        """`distrust(entry, reason)` is called before the hook; `folder` is made when it is first needed."""
+        """`distrust(entry, reason)` is called before anything else; `folder` is made when it is first needed."""
         self._engine, self._rate = engine, rate
         self._folder = None if folder is None else Path(folder)
         self._hook, self._distrust = on_mismatch, distrust
@@ -76,32 +80,33 @@ class ShadowVerifier:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._pending = 0
+        self._closed = False
+        self._error = ""
 
     def offer(self, entry: Entry) -> None:
         """Maybe verifies what the entry holds now. Called with the entry's lock held."""
         if self._rate <= 0 or self._draw.random() >= self._rate:
             return
-        if self._thread is None:
-            with self._lock:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._work, name="toktier-jax shadow", daemon=True)
-                    self._thread.start()
-        if self._queue.full():
-            self._counts["dropped"] += 1
-            return
-        try:
-            with self._lock:
-                self._pending += 1
-            self._queue.put_nowait((entry, entry.record.copy()))
+        with self._lock:
+            if self._closed or self._queue.full():
+                self._counts["dropped"] += 1
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="toktier-jax shadow", daemon=True)
+                self._thread.start()
+            self._queue.put_nowait((entry, entry.record.copy()))  # only here is anything put while it is open
+            self._pending += 1
             self._counts["sampled"] += 1
-        except queue.Full:
-            self._counts["dropped"] += 1
-            with self._lock:
-                self._pending -= 1
 
     def stats(self) -> dict[str, int]:
         """sampled, dropped, verified, mismatches, failed: numbers of samples."""
-        return {name: self._counts[name] for name in ("sampled", "dropped", "verified", "mismatches", "failed")}
+        with self._lock:
+            return {name: self._counts[name] for name in ("sampled", "dropped", "verified", "mismatches", "failed")}
+
+    @property
+    def error(self) -> str:
+        """What was raised while the last sample that failed was verified; "" where none has failed."""
+        return self._error
 
     def drain(self, timeout: float = 60.0) -> bool:
         """Waits until every sample so far is verified; False if that took too long."""
@@ -112,15 +117,18 @@ class ShadowVerifier:
 
     def close(self) -> None:
         """Ends the thread; samples that wait are dropped."""
-        thread = self._thread
+        with self._lock:
+            self._closed = True
+            thread = self._thread
+            while True:
+                try:
+                    dropped = self._queue.get_nowait() is not None
+                except queue.Empty:
+                    break
+                self._counts["dropped"] += dropped
+                self._pending -= dropped
         if thread is None:
             return
-        while True:
-            try:
-                self._queue.get_nowait()
-                self._counts["dropped"] += 1
-            except queue.Empty:
-                break
         self._queue.put(None)
         if thread is not threading.current_thread():
             thread.join(timeout=30)
@@ -129,46 +137,69 @@ class ShadowVerifier:
         while (item := self._queue.get()) is not None:
             try:
                 self._verify(*item)
-            except Exception:  # the verifier must not end, whatever an engine or a hook raises
-                self._counts["failed"] += 1
+            except Exception as error:  # the verifier must not end, whatever an engine or a hook raises
+                self._error = f"{type(error).__name__}: {error}"
+                self._count("failed")
             finally:
                 with self._lock:
                     self._pending -= 1
+
+    def _count(self, what: str) -> None:
+        with self._lock:
+            self._counts[what] += 1
 
     def _verify(self, entry: Entry, record: Record) -> None:
         text = str(record.text)
         expected = self._engine.encode_reference(text.encode()).ids
         found = record.tokens.ids()
-        self._counts["verified"] += 1
+        self._count("verified")
         if np.array_equal(expected, found):
             return
-        self._counts["mismatches"] += 1
+        self._count("mismatches")
         shorter = min(len(expected), len(found))
         differs = np.flatnonzero(expected[:shorter] != found[:shorter])
         first = int(differs[0]) if len(differs) else shorter
         tokens = record.tokens.get(first, first + 1)
         position = int(tokens.starts[0]) if len(tokens.starts) else record.text.byte_length
-        small = self._reproduce(text, record.text.char_of_floor(position))
-        path = self._write(entry, record, small, position)
+        around = record.text.char_of_floor(position)
+        reason = f"the ids were not the reference's at byte {position} (revision {record.revision})"
+        errors: list[Exception] = []
+
+        def attempt(step: Callable[..., T], *arguments: Any) -> T | None:
+            try:
+                return step(*arguments)
+            except Exception as error:
+                errors.append(error)
+                return None
+
         if self._distrust is not None:
-            self._distrust(entry, f"the ids were not the reference's at byte {position} (revision {record.revision})")
+            attempt(self._distrust, entry, reason)
+        small = attempt(self._reproduce, text, around) or _around(text, around, REPRODUCTION // 2)
+        path = attempt(self._write, entry, record, small, position)
         if self._hook is not None:
-            self._hook(Mismatch(entry.name, record.revision, small, position, path))
+            attempt(self._hook, Mismatch(entry.name, record.revision, small, position, path))
+        if errors:
+            raise errors[0]
 
     def _wrong(self, text: str) -> bool:
-        if not text:
-            return False
         data = text.encode()
-        window = self._engine.encode_window(data, at_start=True, at_end=True)
-        return not np.array_equal(window.ids, self._engine.encode_reference(data).ids)
+        found = self._found(data) if data else None
+        return found is not None and not np.array_equal(found, self._engine.encode_reference(data).ids)
+
+    def _found(self, data: bytes) -> np.ndarray | None:
+        """The ids of the engine's own encode; None where it refuses the text."""
+        try:
+            return self._engine.encode_window(data, at_start=True, at_end=True).ids
+        except UnsupportedError:
+            return None
 
     def _reproduce(self, text: str, around: int) -> str:
         """The smallest text found, by halving what surrounds the place and then leaving out parts."""
         end = time.monotonic() + SEARCH_SECONDS
-        near = text[max(around - REPRODUCTION // 2, 0) : around + REPRODUCTION // 2]
+        near = _around(text, around, REPRODUCTION // 2)
         reach = 8
         while reach < 2 * len(text):
-            part = text[max(around - reach, 0) : around + reach]
+            part = _around(text, around, reach)
             if self._wrong(part):
                 near = part
                 break
@@ -195,6 +226,7 @@ class ShadowVerifier:
             return None
         self._folder.mkdir(parents=True, exist_ok=True)
         data = text.encode()
+        found = self._found(data)
         report: dict[str, Any] = {
             "session": entry.name,
             "revision": record.revision,
@@ -202,8 +234,12 @@ class ShadowVerifier:
             "position": position,
             "text": text,
             "expected": self._engine.encode_reference(data).ids.tolist(),
-            "found": self._engine.encode_window(data, at_start=True, at_end=True).ids.tolist(),
+            "found": None if found is None else found.tolist(),
         }
         path = self._folder / f"mismatch-{hashlib.sha256(data).hexdigest()[:16]}.json"
         path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return path
+
+
+def _around(text: str, at: int, reach: int) -> str:
+    return text[max(at - reach, 0) : at + reach]
