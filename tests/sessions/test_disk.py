@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -100,6 +101,57 @@ def test_two_stores_on_one_session(tmp_path: Path) -> None:
             mine.append("x")
         with pytest.raises(UnknownSession):
             mine.append("x")
+
+
+def test_a_fork_of_what_another_store_has_changed(tmp_path: Path) -> None:
+    for text, other in (("abc def ", "xyz"), ("word 123 " * 9000, "short"), ("short", "word 123 " * 9000)):
+        with SessionStore(StandIn(), tmp_path) as one, SessionStore(StandIn(), tmp_path) as two:
+            mine = one.open("a", text)
+            two.open("a", other)
+            child = mine.fork("b")
+            assert child.text == text
+            with SessionStore(StandIn(), tmp_path) as three:
+                assert three.get("b").text == text
+            child.append("more")
+        with SessionStore(StandIn(), tmp_path) as store:
+            assert (store.get("a").text, store.get("b").text) == (other, text + "more")
+            assert np.array_equal(store.get("b").ids, expected(store.engine, text + "more"))
+            store.delete("a")
+            store.delete("b")
+
+
+def test_what_another_store_made_anew_is_seen(tmp_path: Path) -> None:
+    with SessionStore(StandIn(), tmp_path) as one, SessionStore(StandIn(), tmp_path) as two:
+        one.open("a", "abc").close()
+        two.delete("a")
+        two.open("a", "def")
+        assert one.get("a").text == one.open("a").text == "def"
+
+
+def test_what_another_store_deleted_is_opened_anew(tmp_path: Path) -> None:
+    with SessionStore(StandIn(), tmp_path) as one, SessionStore(StandIn(), tmp_path) as two:
+        old = one.open("a", "abc")
+        two.delete("a")
+        with pytest.raises(UnknownSession):
+            one.get("a")
+        assert one.open("a", "def").text == two.get("a").text == "def"
+        with pytest.raises(UnknownSession):
+            old.append("x")
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    """SQLite alone goes on writing to a file that nobody can open again."""
+    with SessionStore(StandIn(), tmp_path / "store") as store:
+        session = store.open("a", "abc")
+        shutil.rmtree(tmp_path / "store")
+        for replaced in (False, True):
+            if replaced:
+                SessionStore(StandIn(), tmp_path / "store").close()
+            with pytest.raises(SessionError, match="removed or replaced"):
+                session.append("def")
+            with pytest.raises(SessionError, match="removed or replaced"):
+                store.open("b", "def")
+            assert session.text == "abc"
 
 
 def test_a_flipped_byte_anywhere(tmp_path: Path, scale: float) -> None:

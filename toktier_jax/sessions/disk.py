@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from toktier_jax.errors import RevisionConflict, SessionError
+from toktier_jax.errors import ClosedSession, RevisionConflict, SessionError
 from toktier_jax.sessions import rows
 from toktier_jax.sessions.record import Record
 from toktier_jax.sessions.rows import Stored
@@ -36,10 +36,12 @@ class Disk:
         written."""
         self._fingerprint, self._count = fingerprint, count
         self._lock = threading.Lock()
+        self._closed = False
         self._path = Path(path) / FILE
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = self._open()
+            self._file = _identity(self._path)
         except (OSError, sqlite3.Error) as error:
             raise SessionError(f"the session store {self._path.parent} cannot be written: {error}") from error
 
@@ -54,7 +56,14 @@ class Disk:
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None)
+        connection.text_factory = _decoded
         try:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version not in (0, VERSION):  # 0: a file that is new
+                raise SessionError(
+                    f"{self._path} is a session store of version {version}, and this package writes version {VERSION}; "
+                    "use the package that wrote it, or another folder"
+                )
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
@@ -77,32 +86,29 @@ class Disk:
                 part.rename(f"{part}{mark}")
 
     def close(self) -> None:
+        """Every other call raises ClosedSession from now on."""
         with self._lock:
+            self._closed = True
             self._connection.close()
 
     def names(self) -> list[str]:
-        with self._reading():
-            return [name for (name,) in self._connection.execute("SELECT name FROM sessions ORDER BY name")]
+        """Of this tokenizer's sessions, in order. Of damage it sees only what is in a session's first row."""
+        with self._reading() as connection:
+            return rows.names(connection, self._fingerprint)
 
-    def revision(self, name: str) -> int | None:
-        """The stored revision of a session, None if it is not there."""
-        with self._reading():
-            row = self._connection.execute("SELECT revision FROM sessions WHERE name = ?", (name,)).fetchone()
-        return None if row is None else row[0]
+    def holds(self, name: str, stored: Stored) -> bool:
+        """Whether the session of that name is this one at this revision."""
+        with self._reading() as connection:
+            row = connection.execute("SELECT id, revision FROM sessions WHERE name = ?", (name,)).fetchone()
+        return row == (stored.id, stored.revision)
 
     def load(self, name: str) -> tuple[Record, Stored] | None:
         """The record of a session; None where there is none, or none that can be used, which is counted."""
-        with self._lock:
+        with self._reading() as connection:
             try:
-                return rows.load(self._connection, self._fingerprint, name)
+                return self._load(connection, name)
             except rows.Unusable as error:
                 self._count(str(error))
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error):
-                    raise SessionError(f"session {name!r} cannot be read: {error}") from error
-                self._count("damaged")
-            except (ValueError, TypeError, UnicodeDecodeError, IndexError):
-                self._count("damaged")
         return None
 
     def create(self, name: str, record: Record, parent: Stored | None) -> Stored:
@@ -110,19 +116,19 @@ class Disk:
 
         A row of that name that cannot be used is replaced; raises RevisionConflict where there is one that can.
         """
-        with self._writing(name):
+        with self._writing(name) as connection:
             try:
-                taken = rows.load(self._connection, self._fingerprint, name) is not None
-            except (rows.Unusable, sqlite3.DatabaseError, ValueError, TypeError, IndexError):
+                taken = self._load(connection, name) is not None
+            except rows.Unusable:
                 taken = False
             if taken:
                 raise RevisionConflict(f"session {name!r} was made by another process; open it")
-            rows.delete(self._connection, name)
+            rows.delete(connection, name)
             number = secrets.randbits(62)  # never again: who knows a session by its number must not find another
             stored = Stored(number, record.revision)
-            shared = parent is not None and rows.share(self._connection, stored, record, parent)
-            written = rows.write_rows(self._connection, stored, record, (1 << 62, 1 << 62) if shared else (0, 0))
-            rows.write_head(self._connection, self._fingerprint, number, name, record, written)
+            shared = parent is not None and rows.share(connection, stored, record, parent)
+            written = rows.write_rows(connection, stored, record, (1 << 62, 1 << 62) if shared else (0, 0))
+            rows.write_head(connection, self._fingerprint, number, name, record, written)
         record.text.dirty = record.tokens.dirty = 1 << 62
         return Stored(number, record.revision, written)
 
@@ -130,30 +136,48 @@ class Disk:
         """Writes what is different from `stored`. Raises RevisionConflict if the session was changed since."""
         with self._writing(name) as connection:
             row = connection.execute("SELECT id, revision FROM sessions WHERE name = ?", (name,)).fetchone()
-            if row is None:
+            if row is None or row[0] != stored.id:
                 raise RevisionConflict(f"session {name!r} was deleted by another process; nothing was changed")
-            if row != (stored.id, stored.revision):
+            if row[1] != stored.revision:
                 raise RevisionConflict(
                     f"session {name!r} was changed by another process (revision {row[1]}, here {stored.revision}); "
                     "nothing was changed: read it again and repeat the call"
                 )
-            written = rows.write_rows(self._connection, stored, record, (record.text.dirty, record.tokens.dirty))
+            written = rows.write_rows(connection, stored, record, (record.text.dirty, record.tokens.dirty))
             rows.write_head(connection, self._fingerprint, stored.id, name, record, written)
         record.text.dirty = record.tokens.dirty = 1 << 62
         return Stored(stored.id, record.revision, written)
 
     def delete(self, name: str) -> bool:
         """Whether there was such a session."""
-        with self._writing(name):
-            return rows.delete(self._connection, name)
+        with self._writing(name) as connection:
+            return rows.delete(connection, name)
 
     # ---- inside ----
 
+    def _load(self, connection: sqlite3.Connection, name: str) -> tuple[Record, Stored] | None:
+        """As `load`. Raises Unusable where the data is wrong; what is wrong with reading it passes."""
+        try:
+            return rows.load(connection, self._fingerprint, name)
+        except sqlite3.Error as error:
+            if type(error) is sqlite3.DatabaseError or "malformed" in str(error):
+                raise rows.Unusable("damaged") from error
+            raise
+        except (ValueError, TypeError, IndexError) as error:
+            raise rows.Unusable("damaged") from error
+
+    def _check_open(self) -> None:
+        """With the lock held."""
+        if self._closed:
+            raise ClosedSession("the session store was closed; open a new one")
+
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone. SQLite's errors become SessionError."""
         with self._lock:
+            self._check_open()
             try:
-                yield
+                yield self._connection
             except sqlite3.Error as error:
                 raise SessionError(f"the session store {self._path.parent} cannot be read: {error}") from error
 
@@ -161,9 +185,15 @@ class Disk:
     def _writing(self, name: str) -> Iterator[sqlite3.Connection]:
         """A transaction, undone where anything is raised. SQLite's errors become SessionError."""
         with self._lock:
+            self._check_open()
             connection = self._connection
             try:
                 connection.execute("BEGIN IMMEDIATE")
+                if _identity(self._path) != self._file:  # SQLite would go on writing to what nobody can open any more
+                    raise SessionError(
+                        f"session {name!r} cannot be written: {self._path} was removed or replaced while the store was "
+                        "open; nothing was changed: open a new store"
+                    )
                 yield connection
                 connection.execute("COMMIT")
             except BaseException as error:
@@ -172,3 +202,17 @@ class Disk:
                 if isinstance(error, sqlite3.Error):
                     raise SessionError(f"session {name!r} cannot be written: {error}; nothing was changed") from error
                 raise
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file this is, whatever its name; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _decoded(data: bytes) -> str:
+    """A column's text. What is damaged must not keep others from being read: its checksum tells."""
+    return data.decode("utf-8", "replace")

@@ -48,8 +48,9 @@ class Stored:
 
 
 def share(connection: sqlite3.Connection, stored: Stored, record: Record, parent: Stored) -> bool:
-    """Gives a child of the same record the parent's rows; False if the parent has changed since."""
-    same = all(
+    """Gives a child of the same record the parent's rows; False if the parent is another now, here or on disk."""
+    now = connection.execute("SELECT revision FROM sessions WHERE id = ?", (parent.id,)).fetchone()
+    same = now == (parent.revision,) and all(
         len(rows) == len(objects) and all(row[0] is each for row, each in zip(rows, objects, strict=True))
         for rows, objects in zip(parent.rows, (record.text.chunks, record.tokens.blocks), strict=True)
     )
@@ -126,6 +127,12 @@ def delete(connection: sqlite3.Connection, name: str) -> bool:
     connection.execute("DELETE FROM sessions WHERE id = ?", found)
     connection.executemany(_DROP, rows)
     return True
+
+
+def names(connection: sqlite3.Connection, fingerprint: str) -> list[str]:
+    """Of sessions that belong to `fingerprint` and whose first row is whole, in order."""
+    found = connection.execute("SELECT * FROM sessions WHERE fingerprint = ? ORDER BY name", (fingerprint,))
+    return [row[1] for row in found if row[-1] == _head_digest(row[:-1])]
 
 
 def load(connection: sqlite3.Connection, fingerprint: str, name: str) -> tuple[Record, Stored] | None:

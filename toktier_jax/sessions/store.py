@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -11,12 +12,15 @@ from typing import Any
 
 from toktier_jax.errors import ClosedSession, InputError, RevisionConflict, SessionError, UnknownSession
 from toktier_jax.sessions.disk import Disk
-from toktier_jax.sessions.engine import Engine, is_engine
+from toktier_jax.sessions.engine import Engine, completed, is_engine
 from toktier_jax.sessions.memory import Memory
 from toktier_jax.sessions.policy import Policy
 from toktier_jax.sessions.record import Record, flagged
 from toktier_jax.sessions.session import Entry, Session, _checked, encode_record
 from toktier_jax.sessions.shadow import Mismatch, ShadowVerifier
+
+ATTEMPTS = 10
+"""Of a change that other processes may get ahead of."""
 
 MOST_NAME = 1024
 """Characters of a session's name."""
@@ -46,9 +50,10 @@ class SessionStore:
     ) -> None:
         """`quarantine`: a directory for reproductions of mismatches; `on_mismatch` is called with each.
 
-        Raises UnsupportedError for a tokenizer with truncation or padding, SessionError where `path` cannot be used.
+        Raises InputError where `tok` is neither, UnsupportedError for a tokenizer with truncation or padding,
+        SessionError where `path` cannot be used.
         """
-        self.engine: Engine = tok if is_engine(tok) else _engine(tok, policy or Policy())
+        self.engine: Engine = completed(tok) if is_engine(tok) else _engine(tok, policy or Policy())
         self._memory = Memory(ttl, max_bytes, self._count)
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
@@ -93,11 +98,12 @@ class SessionStore:
         return Session(self, entry)
 
     def list(self) -> list[str]:
-        """Names, in order."""
+        """Names, in order; on disk those of this tokenizer alone."""
         self.check_open()
+        if self._disk:
+            return self._disk.names()
         with self._memory.lock:
-            names = {key for key in self._memory.entries if isinstance(key, str)}
-        return sorted(names | set(self._disk.names() if self._disk else ()))
+            return sorted(key for key in self._memory.entries if isinstance(key, str))
 
     def delete(self, name: str) -> None:
         """Forgets a session, here and on disk; its handles raise UnknownSession from now on. Raises UnknownSession."""
@@ -124,9 +130,11 @@ class SessionStore:
         key = self._memory.content.number()
         found = self._memory.content.longest(text)
         source: Entry | None = found[0] if found else None
-        if source is not None:
-            with source.lock:
+        if source is not None and source.lock.acquire(blocking=False):
+            try:
                 record = None if source.deleted or source.stale else source.record.copy()
+            finally:
+                source.lock.release()
             if record is not None:
                 with self._lock:
                     self._counts["content hits"] += 1
@@ -156,6 +164,7 @@ class SessionStore:
             "seconds": seconds,
             "counts": counts,
             "shadow": self._verifier.stats(),
+            "shadow_error": self._verifier.error,
         }
 
     def close(self) -> None:
@@ -205,10 +214,11 @@ class SessionStore:
         self._memory.make_room()
 
     def refresh(self, entry: Entry) -> None:
-        """Reads a record again that another process has changed."""
+        """Reads a record again that another process has changed. Raises UnknownSession where it is gone, even where
+        there is another of its name."""
         assert self._disk is not None
         loaded = self._disk.load(entry.name)
-        if loaded is None:
+        if loaded is None or loaded[1].id != entry.stored.id:
             entry.deleted = True
             self._memory.forget(entry)
             raise UnknownSession(f"session {entry.name!r} was deleted by another process, or its data is damaged")
@@ -218,16 +228,16 @@ class SessionStore:
 
     def fork(self, entry: Entry, name: str) -> Session:
         _check_name(name)
-        if self._find(name, handles=0) is not None:
+        if self._find(name, handles=0, wait=False) is not None:  # as this session's lock is held
             raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
         made = self._add(name, entry.record.copy(), f"as a fork of {entry.name!r}", parent=entry)
         if made is None:
             raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
         return made
 
-    def release(self, entry: Entry) -> None:
+    def release(self, entry: Entry, handles: int = 1) -> None:
         with self._memory.lock:
-            entry.handles -= 1
+            entry.handles -= handles
             entry.used = time.monotonic()
 
     # ---- inside ----
@@ -236,14 +246,17 @@ class SessionStore:
         with self._lock:
             self._counts[what] += 1
 
-    def _find(self, name: str, handles: int = 1) -> Entry | None:
-        """The entry, from memory or from disk, with so many handles more."""
+    def _find(self, name: str, handles: int = 1, *, wait: bool = True) -> Entry | None:
+        """The entry, from memory or from disk, with so many handles more. Unless `wait`, one that is being changed is
+        returned as it is."""
         entry = self._memory.find(name, handles)
         if entry is not None:
-            if self._disk and not entry.stale and self._disk.revision(name) != entry.record.revision:
-                with entry.lock:  # a change of this process may be on its way
-                    entry.stale = self._disk.revision(name) != entry.record.revision
-            return entry
+            try:
+                if self._is_there(entry, wait=wait):
+                    return entry
+            except BaseException:
+                self.release(entry, handles)
+                raise
         loaded = self._disk.load(name) if self._disk else None
         if loaded is None:
             return None
@@ -254,6 +267,27 @@ class SessionStore:
             self._count("loaded")
         self._memory.content.add(entry)
         return entry
+
+    def _is_there(self, entry: Entry, *, wait: bool) -> bool:
+        """Whether an entry of the memory is still to be used; reads it again if another process has changed it."""
+        if self._is_stored(entry):
+            return True
+        if not entry.lock.acquire(blocking=wait):  # a change of this process is on its way
+            return True
+        try:
+            if not entry.deleted and not self._is_stored(entry):
+                entry.stale = True
+                with contextlib.suppress(UnknownSession):
+                    self.refresh(entry)
+            return not entry.deleted
+        finally:
+            entry.lock.release()
+
+    def _is_stored(self, entry: Entry) -> bool:
+        """Whether the disk, if there is one, holds just this."""
+        if self._disk is None:
+            return True
+        return not entry.stale and entry.stored is not None and self._disk.holds(entry.name, entry.stored)
 
     def _add(self, name: str | int, record: Record, opened: str, parent: Entry | None = None) -> Session | None:
         """A handle on a new session; None where the name was taken meanwhile."""
@@ -286,25 +320,39 @@ class SessionStore:
     def _distrust(self, entry: Entry, reason: str) -> None:
         """The session goes on by the reference."""
         with entry.lock:
-            if entry.deleted or entry.record.distrust:
-                return
-            record = self.begin(entry)
-            record.distrust = reason
-            text = str(record.text)
-            if text:
-                fresh = Record(record.leading, revision=record.revision, distrust=reason)
-                fresh.text = record.text
-                fresh.tokens.splice(0, 0, flagged(self.engine.encode_reference(text.encode()), 0), 0)
-                record = fresh
-            record.revision += 1
-            self.commit(entry, record)
+            for attempt in reversed(range(ATTEMPTS)):
+                if entry.stale:
+                    with contextlib.suppress(UnknownSession):
+                        self.refresh(entry)
+                if entry.deleted or entry.record.distrust:
+                    return
+                record = self._by_reference(self.begin(entry), reason)
+                try:
+                    self.commit(entry, record)
+                    break
+                except RevisionConflict:  # another process was faster
+                    if not attempt:
+                        raise
             entry.record = record
         self._count("quarantined")
+
+    def _by_reference(self, record: Record, reason: str) -> Record:
+        """The record as the reference makes it, and for the reason given never otherwise from now on."""
+        record.distrust = reason
+        text = str(record.text)
+        fresh = Record(record.leading, revision=record.revision + 1, distrust=reason)
+        fresh.text = record.text
+        if text:
+            fresh.tokens.splice(0, 0, flagged(self.engine.encode_reference(text.encode()), 0), 0)
+        return fresh
 
 
 def _engine(tok: Any, policy: Policy) -> Engine:
     from toktier_jax.session_engine import TokenizerEngine
+    from toktier_jax.tokenizer import Tokenizer
 
+    if not isinstance(tok, Tokenizer):
+        raise InputError(f"sessions need a Tokenizer or an Engine, not {type(tok).__name__}")
     return TokenizerEngine(tok, policy)
 
 
