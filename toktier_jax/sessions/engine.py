@@ -20,7 +20,7 @@ class Window(NamedTuple):
     decided      tokens that end at or before this byte stay, whatever text follows; an anchor, or 0
     inner        int [m], rising: bytes where a token begins inside a piece, from which a window can be encoded that is
                  joined at a shared token (empty where the engine does not join so)
-    where        by which encode, for `explain()`
+    where        by which encode, and where it is not the one that was wanted why, for `explain()`
     """
 
     ids: np.ndarray
@@ -55,7 +55,10 @@ class EngineInfo:
 
 
 class Engine(Protocol):
-    """The encode. Texts are valid UTF-8. All methods may be called from any thread."""
+    """The encode. Texts are valid UTF-8. All methods may be called from any thread.
+
+    An engine need only have `info` and the first two methods (`completed`).
+    """
 
     info: EngineInfo
 
@@ -71,13 +74,46 @@ class Engine(Protocol):
         ...
 
     def encode_reference(self, text: bytes) -> Window:
-        """The whole text by the reference."""
-        ...
+        """The whole text by the reference; without one, as `encode_full`."""
+        return self.encode_full(text)
 
     def char_spans(self, text: bytes, window: Window) -> np.ndarray:
-        """The reference's offsets of the tokens of a whole text, leading template ids included: int64 [n, 2]."""
-        ...
+        """The reference's offsets of the tokens of a whole text, leading template ids included: int64 [n, 2].
+
+        Without a reference, the whole characters that each token touches, and (0, 0) for template ids.
+        """
+        character = np.cumsum((np.frombuffer(text + b"\0", np.uint8) & 0xC0) != 0x80) - 1
+        starts, last = character[window.byte_starts], np.maximum(window.byte_ends - 1, 0)
+        ends = np.where(window.byte_ends > window.byte_starts, character[last] + 1, starts)
+        before = np.zeros((len(self.info.leading), 2), np.int64)
+        return np.concatenate([before, np.stack([starts, ends], axis=1).astype(np.int64)])
 
 
 def is_engine(value: Any) -> bool:
-    return hasattr(value, "encode_window") and hasattr(value, "info")
+    """Whether this has what every engine must have."""
+    return all(hasattr(value, name) for name in ("info", "encode_full", "encode_window"))
+
+
+def completed(engine: Any) -> Engine:
+    """The engine; where it lacks methods that have a default, one that has them."""
+    if hasattr(engine, "encode_reference") and hasattr(engine, "char_spans"):
+        return engine
+    return _Completed(engine)
+
+
+class _Completed(Engine):
+    def __init__(self, engine: Any) -> None:
+        self.info: EngineInfo = engine.info
+        self._engine = engine
+
+    def encode_full(self, text: bytes) -> Window:
+        return self._engine.encode_full(text)
+
+    def encode_window(self, text: bytes, *, at_start: bool, at_end: bool) -> Window:
+        return self._engine.encode_window(text, at_start=at_start, at_end=at_end)
+
+    def encode_reference(self, text: bytes) -> Window:
+        return getattr(self._engine, "encode_reference", super().encode_reference)(text)
+
+    def char_spans(self, text: bytes, window: Window) -> np.ndarray:
+        return getattr(self._engine, "char_spans", super().char_spans)(text, window)

@@ -1,0 +1,179 @@
+"""The store and its file: errors that pass, the end of the store, files of others, and changes by others."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.sessions.standin import StandIn, expected
+from toktier_jax import ClosedSession, RevisionConflict, SessionStore, UnknownSession
+from toktier_jax.errors import SessionError
+from toktier_jax.sessions import rows
+from toktier_jax.sessions.disk import FILE, Disk
+from toktier_jax.sessions.session import encode_record
+
+
+def _disk(folder: Path) -> Disk:
+    return Disk(folder, "stand-in", Counter().update)
+
+
+@pytest.mark.parametrize("error", [sqlite3.OperationalError("disk I/O error"), sqlite3.InterfaceError("bad parameter")])
+def test_an_error_that_passes_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    disk, (record, _) = _disk(tmp_path), encode_record(StandIn(), "abc")
+    disk.create("a", record, None)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rows, "load", fail)
+        for call in (lambda: disk.create("a", record.copy(), None), lambda: disk.load("a")):
+            with pytest.raises(SessionError, match=str(error)):
+                call()
+    loaded = disk.load("a")
+    assert loaded is not None
+    assert str(loaded[0].text) == "abc"
+    disk.close()
+
+
+def test_every_call_after_the_end(tmp_path: Path) -> None:
+    disk, (record, _) = _disk(tmp_path), encode_record(StandIn(), "abc")
+    stored = disk.create("a", record, None)
+    disk.close()
+    disk.close()
+    calls: list[Callable[[], Any]] = [
+        disk.names,
+        lambda: disk.holds("a", stored),
+        lambda: disk.load("a"),
+        lambda: disk.create("b", record, None),
+        lambda: disk.save("a", record, stored),
+        lambda: disk.delete("a"),
+    ]
+    for call in calls:
+        with pytest.raises(ClosedSession):
+            call()
+
+
+def test_a_change_while_the_store_is_closed(tmp_path: Path) -> None:
+    class Closing(StandIn):
+        def encode_window(self, text: bytes, *, at_start: bool, at_end: bool):
+            store.close()
+            return super().encode_window(text, at_start=at_start, at_end=at_end)
+
+    store = SessionStore(Closing(), tmp_path)
+    session = store.open("a", "abc")
+    with pytest.raises(ClosedSession):
+        session.append("def")
+    with SessionStore(StandIn(), tmp_path) as again:
+        assert again.get("a").text == "abc"
+
+
+def test_a_call_that_fails_holds_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SessionStore(StandIn(), tmp_path) as store:
+        store.open("a", "abc").close()
+
+        def fail(*_: object) -> None:
+            raise SessionError("passing")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store._disk, "holds", fail)
+            for call in (store.get, store.open):
+                with pytest.raises(SessionError, match="passing"):
+                    call("a")
+        assert store.stats()["handles"] == 0
+        assert store.get("a").text == "abc"
+
+
+def test_a_file_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
+    SessionStore(StandIn(), tmp_path).close()
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    before = (tmp_path / FILE).read_bytes()
+    with pytest.raises(SessionError, match=rf"{FILE} is a session store of version 2"):
+        SessionStore(StandIn(), tmp_path)
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_only_what_can_be_got_is_listed(tmp_path: Path) -> None:
+    with SessionStore(StandIn(fingerprint="other"), tmp_path) as store:
+        store.open("foreign", "abc")
+    with SessionStore(StandIn(), tmp_path) as store:
+        for name in ("a", "damaged", "no UTF-8"):
+            store.open(name, "abc")
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute("UPDATE sessions SET resume = 2 WHERE name = 'damaged'")
+        connection.execute("UPDATE sessions SET name = CAST(X'61FF' AS TEXT) WHERE name = 'no UTF-8'")
+    connection.close()
+    with SessionStore(StandIn(), tmp_path) as store:
+        assert store.list() == ["a"]
+        for name in ("foreign", "damaged", "no UTF-8"):
+            with pytest.raises(UnknownSession):
+                store.get(name)
+        assert store.get("a").text == "abc"
+
+
+def test_what_another_store_deleted_is_not_listed(tmp_path: Path) -> None:
+    with SessionStore(StandIn(), tmp_path) as one, SessionStore(StandIn(), tmp_path) as two:
+        one.open("a", "abc")
+        two.delete("a")
+        assert one.list() == []
+
+
+def test_a_handle_does_not_pass_to_another_session_of_the_name(tmp_path: Path) -> None:
+    with SessionStore(StandIn(), tmp_path) as one, SessionStore(StandIn(), tmp_path) as two:
+        old = one.open("a", "abc")
+        two.delete("a")
+        two.open("a", "def")
+        with pytest.raises(RevisionConflict, match="deleted by another process"):
+            old.append("x")
+        with pytest.raises(UnknownSession):
+            old.append("x")
+        assert one.get("a").text == "def"
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_a_fault_in_what_another_store_has_changed(tmp_path: Path, stale: bool) -> None:
+    engine = StandIn(broken=b"fault")
+    with SessionStore(engine, tmp_path) as one, SessionStore(engine, tmp_path) as two:
+        session = one.open("a", "a fault")
+        two.get("a").append(" more")
+        if stale:
+            with pytest.raises(RevisionConflict):
+                session.append("x")
+        one._distrust(session._entry, "why")
+        for each in (session, two.get("a")):
+            assert each.explain()["reason"] == "why"
+            assert np.array_equal(each.ids, expected(engine, "a fault more"))
+        assert one.stats()["counts"]["quarantined"] == 1
+        two.delete("a")
+        session._entry.stale = True
+        one._distrust(session._entry, "again")
+
+
+def test_a_fork_waits_for_no_other_session(tmp_path: Path) -> None:
+    """Two that are forked to each other's names would wait forever."""
+    with SessionStore(StandIn(), tmp_path) as one, SessionStore(StandIn(), tmp_path) as two:
+        session, other = one.open("a", "abc"), one.open("b", "abc")
+        two.get("b").append("def")
+        errors: list[BaseException] = []
+
+        def fork() -> None:
+            try:
+                session.fork("b")
+            except SessionError as error:
+                errors.append(error)
+
+        worker = threading.Thread(target=fork, daemon=True)
+        with other._entry.lock:
+            worker.start()
+            worker.join(30)
+            assert not worker.is_alive()
+        assert "there is a session 'b' already" in str(errors[0])
