@@ -15,6 +15,7 @@ import pytest
 from toktier_jax import sampling
 from toktier_jax.errors import CapacityError, InputError
 from toktier_jax.sampling import loop as loops
+from toktier_jax.sampling import stops
 from toktier_jax.sampling.vocabulary import vocabulary_of
 
 from . import brute, small
@@ -250,6 +251,26 @@ def test_stop_strings_are_found_over_bytes_and_cut(tok: Any, lm: Any) -> None:
     assert out.data == whole.data[: whole.data.index(stop)]
     assert out.finish_reason == "stop"
     assert len(out.ids) < len(whole.ids)
+
+
+def test_the_automaton_of_stop_strings_finds_what_a_search_finds() -> None:
+    rng = random.Random(0)
+    for _ in range(100):
+        given = stops.check_stops(
+            [bytes(rng.choices(b"ab\xe4", k=rng.randint(1, 4))) for _ in range(rng.randint(1, 5))]
+        )
+        table, data, state = stops.automaton(given), b"", 0
+        while not table[state, 256] and len(data) < 30:
+            assert given.find(data) is None
+            data += bytes(rng.choices(b"abc\xe4"))
+            state = table[state, data[-1]]
+        assert (given.find(data) is not None) == bool(table[state, 256])
+
+
+def test_a_long_stop_string_takes_no_time() -> None:
+    began = time.process_time()
+    stops.automaton(stops.check_stops(["ab" * 1000, "x" * 2000]))
+    assert time.process_time() - began < 2
 
 
 def test_stop_ids_end_the_text_and_are_no_part_of_it(tok: Any) -> None:
@@ -562,6 +583,15 @@ class Padded(HashModel):
         ({"boundary": "exakt"}, "boundary='exakt'"),
         ({"repetition_penalty": 0}, "repetition_penalty"),
         ({"context_start": 999}, "context_start=999"),
+        ({"context_start": "a"}, "context_start='a'"),
+        ({"stop": None}, "stop=None"),
+        ({"stop": 5}, "stop=5"),
+        ({"stop": "\ud800"}, "lone surrogate"),
+        ({"stop_ids": 5}, "stop_ids=5"),
+        ({"stop_ids": [10**12]}, "stop_ids="),
+        ({"stop_ids": "ab"}, "stop_ids='ab'"),
+        ({"reuse": {}}, "reuse="),
+        ({"constraint": 1}, "constraint=1.*init, mask, advance"),
     ],
 )
 def test_bad_arguments_are_named(tok: Any, lm: Any, options: dict, message: str) -> None:
@@ -571,7 +601,16 @@ def test_bad_arguments_are_named(tok: Any, lm: Any, options: dict, message: str)
 
 @pytest.mark.parametrize(
     ("prompt", "message"),
-    [([], "empty list"), ([999], "id 999"), (b"a\xff", "UTF-8 at byte 1"), ("\ud800", "surrogate"), (3.5, "prompt")],
+    [
+        ([], "empty list"),
+        ([999], "id 999"),
+        (b"a\xff", "UTF-8 at byte 1"),
+        ("\ud800", "surrogate"),
+        (3.5, "prompt"),
+        (np.array([1.5, 2.5]), "list of ids"),
+        (np.array(3), "list of ids"),
+        ([True, False], "no ids"),
+    ],
 )
 def test_bad_prompts_are_named(tok: Any, lm: Any, prompt: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -59,15 +60,21 @@ def read_prompts(
     if boundary not in ("exact", "heal", "none"):
         raise InputError(f'boundary={boundary!r}: expected "exact", "heal" or "none"')
     vocabulary = vocabulary_of(tok)
-    if context_start is not None and not 0 <= context_start < len(vocabulary.strings):
-        raise InputError(f"context_start={context_start}: the tokenizer has ids 0 to {len(vocabulary.strings) - 1}")
+    if context_start is not None and not (is_whole(context_start) and 0 <= context_start < len(vocabulary.strings)):
+        raise InputError(f"context_start={context_start!r}: the tokenizer has ids 0 to {len(vocabulary.strings) - 1}")
     batch = not _single(prompt)
-    if batch and not isinstance(prompt, Sequence | np.ndarray):
+    scalar = isinstance(prompt, np.ndarray) and not prompt.ndim
+    if batch and (scalar or not isinstance(prompt, Sequence | np.ndarray)):
         raise InputError(f"prompt: {type(prompt).__name__} is neither text, bytes, a list of ids nor a list of these")
     prompts = list(prompt) if batch else [prompt]
     if not prompts:
         raise InputError("prompt: an empty list; expected text, ids, or a list of these")
     return [_read(tok, vocabulary, one, boundary, context_start) for one in prompts], batch
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it can be an id: an integer, of Python or NumPy, and no bool."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _single(prompt: Any) -> bool:
@@ -113,9 +120,12 @@ def _utf8(prompt: str | bytes | bytearray) -> bytes:
 
 def _checked_ids(prompt: Any, vocabulary: Vocabulary) -> tuple[int, ...]:
     try:
-        ids = tuple(int(id) for id in prompt)
-    except (TypeError, ValueError):
-        raise InputError(f"prompt: {type(prompt).__name__} is neither text, bytes nor a list of ids") from None
+        ids = tuple(map(operator.index, prompt))
+    except TypeError as error:
+        kind = type(prompt).__name__
+        raise InputError(f"prompt: {kind} is neither text, bytes nor a list of ids ({error})") from None
+    if any(isinstance(id, bool) for id in prompt):
+        raise InputError("prompt: True and False are no ids")
     for at, id in enumerate(ids):
         if not 0 <= id < len(vocabulary.strings):
             raise InputError(f"prompt: id {id} at index {at}; the tokenizer has 0 to {len(vocabulary.strings) - 1}")

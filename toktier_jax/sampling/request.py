@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from toktier_jax.errors import InputError
 from toktier_jax.sampling.prefill import PrefixCache
-from toktier_jax.sampling.prompt import EXACT
+from toktier_jax.sampling.prompt import EXACT, is_whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +44,18 @@ class Request:
                 raise InputError(f"{name}={value!r}: expected a {'whole ' if whole else ''}number from {low} to {high}")
         if self.repetition_penalty <= 0:
             raise InputError("repetition_penalty: expected a number above 0")
+        stop_ids = self.stop_ids
+        if stop_ids is not None and not (isinstance(stop_ids, Collection) and all(map(_is_id, stop_ids))):
+            raise InputError(f"stop_ids={stop_ids!r}: expected a list of ids, () for none, or None")
+        if self.reuse is not None and not isinstance(self.reuse, PrefixCache):
+            raise InputError(f"reuse={self.reuse!r}: expected a PrefixCache or None")
+        missing = [name for name in ("init", "mask", "advance") if not hasattr(self.constraint, name)]
+        if self.constraint is not None and missing:
+            raise InputError(f"constraint={self.constraint!r}: expected a Constraint; it has no {', '.join(missing)}")
+
+
+def _is_id(value: Any) -> bool:
+    return is_whole(value) and 0 <= value < 1 << 31
 
 
 _LIMITS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -35,14 +35,19 @@ class Stops:
 
 
 def check_stops(stop: str | bytes | Sequence[str | bytes]) -> Stops:
-    """Stop strings as given; raises InputError for an empty one."""
+    """Stop strings as given; raises InputError for an empty one, and for what is none."""
+    if not isinstance(stop, str | bytes | Iterable):
+        raise InputError(f"stop={stop!r}: expected str, bytes, or a list of these, () for none")
     strings = [stop] if isinstance(stop, str | bytes) else list(stop)
     for string in strings:
         if not isinstance(string, str | bytes):
             raise InputError(f"stop: {string!r} is neither str nor bytes")
         if not string:
             raise InputError("stop: an empty stop string would end every text at once; leave it out")
-    return Stops(tuple(s.encode() if isinstance(s, str) else s for s in strings))
+    try:
+        return Stops(tuple(s.encode() if isinstance(s, str) else s for s in strings))
+    except UnicodeEncodeError as error:
+        raise InputError(f"stop: {error.object!r} holds a lone surrogate at character {error.start}") from None
 
 
 def automaton(stops: Stops) -> np.ndarray:
@@ -50,18 +55,29 @@ def automaton(stops: Stops) -> np.ndarray:
 
     A is a power of two; a found string stays found.
     """
-    prefixes = [b"", *dict.fromkeys(s[:k] for s in stops.strings for k in range(1, len(s) + 1))]
-    number = {prefix: state for state, prefix in enumerate(prefixes)}
-    size = max(8, 1 << (len(prefixes) - 1).bit_length())
-    table = np.zeros((size, 257), np.int32)
-    for prefix, state in number.items():
-        if any(prefix.endswith(s) for s in stops.strings):
+    children: list[dict[int, int]] = [{}]
+    ends: set[int] = set()
+    for string in stops.strings:
+        state = 0
+        for byte in string:
+            if byte not in children[state]:
+                children[state][byte] = len(children)
+                children.append({})
+            state = children[state][byte]
+        ends.add(state)
+    table = np.zeros((max(8, 1 << (len(children) - 1).bit_length()), 257), np.int32)
+    shorter = [0] * len(children)  # the longest proper end of a state's bytes that is a state
+    states = [0]
+    for state in states:  # the shortest first
+        if state in ends or table[shorter[state], 256]:
             table[state] = state
             table[state, 256] = 1
             continue
-        for byte in range(256):
-            text = prefix + bytes([byte])
-            table[state, byte] = next(number[text[k:]] for k in range(len(text) + 1) if text[k:] in number)
+        table[state] = table[shorter[state]]
+        for byte, child in children[state].items():
+            shorter[child] = int(table[state, byte]) if state else 0
+            table[state, byte] = child
+            states.append(child)
     return table
 
 
