@@ -20,6 +20,7 @@ from toktier_jax.host.window_scan import Pieces, Scanner
 from toktier_jax.host.window_split import Cut, Splitter
 from toktier_jax.host.word_merge import WordMerger
 from toktier_jax.plan import AddedPlan, BPEPlan, QuickCheckPlan, SplitPlan
+from toktier_jax.program.regex import is_quick
 from toktier_jax.program.split import Found
 from toktier_jax.types import CONT, EncodeProgram
 
@@ -79,9 +80,11 @@ class WindowEncoder:
         self, program: EncodeProgram, contextual: np.ndarray | None, patterns: Sequence[Found] | None = None
     ) -> None:
         """`program` has numpy tables; `contextual` bool [0x110000]: the quick check's form looks at what is before;
-        `patterns`: of each split, where all of them may be scanned (program/split.py)."""
+        `patterns`: of each split, where all of them only cut (program/split.py); scanned if that is quick."""
         plan, tables = program.plan, program.tables
         assert isinstance(plan.model, BPEPlan)
+        if patterns is not None and not all(is_quick(each[0]) for each in patterns):
+            patterns = None
         steps = list(zip(plan.steps, tables.steps, strict=True))
         flags = [part for step, part in steps if isinstance(step, QuickCheckPlan)]
         self._find_added = AddedFinder([part for step, part in steps if isinstance(step, AddedPlan)])

@@ -24,6 +24,19 @@ def scanner(root: Node, members: Sequence[Sequence[int]]) -> re.Pattern[bytes]:
     return re.compile(b"%b|(?:(?!%b)[\\x00-\\xff])+" % (pattern, pattern))
 
 
+def is_quick(node: Node) -> bool:
+    """Whether no loop repeats more than a character: `(?:a+)+b` would be tried in exponentially many ways."""
+    match node:
+        case Atom() | End():
+            return True
+        case Seq(items) | Alt(items):
+            return all(map(is_quick, items))
+        case Repeat(item, _, maximum):
+            return isinstance(item, Atom) or (maximum is not None and maximum <= 1 and is_quick(item))
+        case Look(item):
+            return is_quick(item)
+
+
 def _source(node: Node, members: Sequence[Sequence[int]]) -> bytes:
     match node:
         case Atom(index):
