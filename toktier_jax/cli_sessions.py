@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -25,7 +24,7 @@ def add_session_verbs(verbs: Any, add_tokenizer: Callable[[argparse.ArgumentPars
         sub = actions.add_parser(name, help=summary, description=summary)
         if name != "list":
             sub.add_argument("name", metavar="NAME")
-        folder = "the store's folder (default: $TOKTIER_JAX_CACHE/sessions, else ~/.cache/toktier_jax/sessions)"
+        folder = "the store's folder (default: sessions in $TOKTIER_JAX_CACHE, else in toktier_jax of the cache folder)"
         sub.add_argument("--store", type=Path, metavar="DIR", help=folder)
         sub.add_argument("--json", action="store_true", help="one JSON object")
         add_tokenizer(sub)
@@ -48,8 +47,9 @@ def _with_store(
 
 
 def _default_folder() -> Path:
-    cache = os.environ.get("TOKTIER_JAX_CACHE")
-    return Path(cache) / "sessions" if cache else Path.home() / ".cache" / "toktier_jax" / "sessions"
+    from .program.cache import cache_dir
+
+    return cache_dir() / "sessions"
 
 
 def _append(arguments: argparse.Namespace, store: SessionStore) -> int:

@@ -6,14 +6,14 @@ import sys
 import time
 from typing import TextIO
 
-from .sessions import SessionStore
+from .sessions import Engine, SessionStore
 from .tokenizer import Tokenizer
 
 TURNS = 12
 COLUMNS = "turn  characters  appended     ms  ids      equal"
 
 
-def replay_agent(tokenizer: Tokenizer, source: str, *, turns: int = TURNS, out: TextIO = sys.stdout) -> bool:
+def replay_agent(tokenizer: Tokenizer | Engine, source: str, *, turns: int = TURNS, out: TextIO = sys.stdout) -> bool:
     """Replays an agent that reads `source` piece by piece; prints a line a turn. True where all ids are equal."""
     print(f"\n== an agent's transcript, replayed turn by turn\n{COLUMNS}", file=out)
     text, equal = "", True
@@ -29,8 +29,8 @@ def replay_agent(tokenizer: Tokenizer, source: str, *, turns: int = TURNS, out: 
             start = time.perf_counter()
             session.append(reply)
             seconds = time.perf_counter() - start
-            expected = tokenizer.encode(text, route="reference").ids
-            same = session.ids.tolist() == expected[: len(session)].tolist()
+            expected = store.engine.encode_reference(text.encode()).ids.tolist()
+            same = session.ids.tolist() == [*store.engine.info.leading, *expected]
             equal = equal and same
             row = f"{turn + 1:4}  {len(text):10,}  {len(reply):8,}  {1e3 * seconds:5.2f}  {len(session):7,}"
             print(f"{row}  {'yes' if same else 'NO'}", file=out, flush=True)

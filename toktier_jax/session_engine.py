@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from toktier_jax.errors import UnsupportedError
+from toktier_jax.host import fork
 from toktier_jax.host import window as host_window
 from toktier_jax.host.align import Alignment
 from toktier_jax.host.assemble import DeviceResult
@@ -72,14 +73,15 @@ class TokenizerEngine:
         )
 
     def encode_full(self, text: bytes) -> Window:
-        """The whole text, where the policy wants it. What is beyond the program goes to the reference."""
+        """The whole text, where the policy wants it. What is beyond the program goes to the reference, and `where` says
+        why."""
         where = self.policy.cold(len(text), _accelerated()) if self._encoder is not None else "reference"
+        if where == "reference":
+            return self.encode_reference(text)
         try:
-            if where != "reference":
-                return self._encode(text, where, True)
-        except UnsupportedError:
-            pass
-        return self.encode_reference(text)
+            return self._encode(text, where, True)
+        except UnsupportedError as error:
+            return self.encode_reference(text)._replace(where=f"reference: {error}")
 
     def encode_window(self, text: bytes, *, at_start: bool, at_end: bool) -> Window:
         """Raises UnsupportedError where only the reference can encode this text, and then the whole of it."""
@@ -88,6 +90,7 @@ class TokenizerEngine:
         return self._encode(text, self.policy.change(len(text), _accelerated()), at_start)
 
     def _encode(self, text: bytes, where: Where, at_start: bool) -> Window:
+        fork.check_fork()
         encoder = self._encoder_on_device() if where == "device" else self._encoder
         found = self._window(encoder, text, at_start)
         inner = _inner(text, found, self._added) if self._joins else np.zeros(0, np.int32)

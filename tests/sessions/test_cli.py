@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.sessions.standin import StandIn
 from toktier_jax import Tokenizer, cli
+from toktier_jax.cli_sessions import _default_folder
 from toktier_jax.demo_sessions import replay_agent
+from toktier_jax.sessions import Window
 
 
 def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -43,6 +46,28 @@ def test_bytes_that_are_no_text(
     with pytest.raises(SystemExit):
         cli.main(["session", "append", "a", "--store", str(tmp_path)])
     assert "not UTF-8 at byte 2" in capsys.readouterr().err
+
+
+def test_the_default_folder_is_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TOKTIER_JAX_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert _default_folder() == tmp_path / "toktier_jax" / "sessions"
+    monkeypatch.setenv("TOKTIER_JAX_CACHE", str(tmp_path / "own"))
+    assert _default_folder() == tmp_path / "own" / "sessions"
+
+
+def test_the_demo_agent_sees_a_lost_end() -> None:
+    class Short(StandIn):
+        def encode_window(self, text: bytes, *, at_start: bool, at_end: bool) -> Window:
+            found = super().encode_window(text, at_start=at_start, at_end=at_end)
+            return found._replace(
+                ids=found.ids[:-1], byte_starts=found.byte_starts[:-1], byte_ends=found.byte_ends[:-1]
+            )
+
+    for engine, word in ((StandIn(), "yes"), (Short(), "NO")):
+        out = io.StringIO()
+        assert replay_agent(engine, "def f(x):\n", turns=2, out=out) == (word == "yes")
+        assert out.getvalue().count(word) == 2
 
 
 def test_the_demo_agent() -> None:

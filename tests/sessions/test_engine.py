@@ -1,4 +1,4 @@
-"""The engine of real tokenizers: routes, and the start of a text."""
+"""The engine of real tokenizers: routes, the start of a text, and what goes to the reference; what an engine needs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from tests import artifacts
+from tests.sessions.standin import StandIn
 from tests.sessions.walks import reference
+from tests.tokenizer_files import bpe, byte_level, tokenizer_json
+from toktier_jax import InputError, Tokenizer, UnsupportedError
+from toktier_jax.host import fork
 from toktier_jax.sessions import Policy, SessionStore
+from toktier_jax.spec.byte_alphabet import ALPHABET
 
 
 @pytest.mark.parametrize("subject", ["trained-llama", "qwen-3"])
@@ -48,6 +53,59 @@ def test_stores_of_a_tokenizer_share_what_they_learn() -> None:
     tokenizer = _tokenizer("qwen-3")
     one, other = SessionStore(tokenizer).engine, SessionStore(tokenizer).engine
     assert one._encoder is other._encoder  # type: ignore[attr-defined]
+
+
+def test_why_a_new_text_went_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SessionStore(_small())
+
+    def refuse(*_: object) -> None:
+        raise UnsupportedError("refused here")
+
+    monkeypatch.setattr(store.engine, "_encode", refuse)
+    session = store.open("a", "ab")
+    assert session.explain()["opened"] == "by the reference: refused here"
+    assert session.ids.tolist() == [ALPHABET.index(letter) for letter in "ab"]
+
+
+def test_a_forked_child_goes_on_by_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX would hang in it."""
+    monkeypatch.setattr(fork, "_forked_after_jax", True)
+    session = SessionStore(_small(), policy=Policy(append_device_from=0)).open("a", "a")
+    assert "forked after JAX" in session.explain()["opened"]
+    session.append("b")
+    ((reason, times),) = session.explain()["changes"].items()
+    assert reason.startswith("reference: this process was forked after JAX")
+    assert times == 1
+    assert session.ids.tolist() == [ALPHABET.index(letter) for letter in "ab"]
+
+
+def test_an_engine_needs_two_methods() -> None:
+    whole = StandIn()
+
+    class Least:
+        info = whole.info
+        encode_full, encode_window = whole.encode_full, whole.encode_window
+
+    store = SessionStore(Least(), shadow=1.0)
+    session, other = store.open("a", "word \u00e9 "), SessionStore(whole).open("a", "word \u00e9 ")
+    for each in (session, other):
+        each.append("\u4e2d\u6587 12345")
+    assert session.ids.tolist() == other.ids.tolist()
+    assert session.char_spans.tolist() == other.char_spans.tolist()
+    assert store._verifier.drain()
+    assert store.stats()["shadow"]["verified"] == 1
+    store.close()
+
+
+@pytest.mark.parametrize("value", [None, "name", type("Half", (), {"info": 0, "encode_window": 0})()])
+def test_what_is_no_engine_is_refused(value: Any) -> None:
+    with pytest.raises(InputError, match="a Tokenizer or an Engine"):
+        SessionStore(value)
+
+
+def _small() -> Tokenizer:
+    vocab = {token: id for id, token in enumerate(ALPHABET)}
+    return Tokenizer.from_bytes(tokenizer_json(bpe(vocab, []), pre_tokenizer=byte_level()))
 
 
 def _tokenizer(name: str) -> Any:
