@@ -112,6 +112,13 @@ def test_refused_texts_are_counted_not_failed(letters: Alphabet) -> None:
     assert "no apostrophes" in str(report)
 
 
+def test_a_campaign_ends_after_its_characters(letters: Alphabet) -> None:
+    artifact = artifacts.load(NAME)
+    subject = PureSubject(artifact.file, lambda text, found: None)
+    report = campaign(subject, oracle_for(artifact.reference), itertools.repeat("ab cd"), characters=12)
+    assert (report.texts, report.characters, report.positions) == (3, 15, 15)
+
+
 def test_the_seed_decides_the_texts(letters: Alphabet) -> None:
     def first(seed: int) -> list[str]:
         return list(itertools.islice(campaign_texts(letters, ["x" * 50], seed), 100))

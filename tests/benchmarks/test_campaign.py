@@ -42,6 +42,7 @@ def test_a_difference_and_a_crash_are_errors(
     assert "error: a: " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_campaign_ends_after_its_characters() -> None:
     row = campaign.check("gpt2", 300, 0)
     assert 300 <= row["characters"] < 10_000
