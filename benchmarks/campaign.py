@@ -76,7 +76,7 @@ def check(tokenizer: str, characters: int, seed: int) -> dict[str, Any]:
         loaded = artifacts.load(tokenizer).tokenizer
         found = run_campaign(loaded, seconds=float("inf"), characters=characters, seed=seed)
     except (artifacts.Missing, UnsupportedError) as error:
-        return {"missing": str(error)}
+        return {"missing": str(error).replace(f"{report.ROOT}/", "")}
     row = {key: value for key, value in dataclasses.asdict(found).items() if key in COUNTS and value}
     if found.blind:
         row["blind"] = found.blind
