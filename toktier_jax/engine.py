@@ -31,10 +31,10 @@ from toktier_jax.program.compile import as_text
 from toktier_jax.program.load import Loaded
 from toktier_jax.types import EncodeProgram
 
-CAPACITIES = tuple(1 << bits for bits in range(10, 23, 2))
-"""Bytes of a block: 1 Ki, 4 Ki, … 4 Mi."""
+CAPACITIES = tuple(1 << bits for bits in range(10, 25, 2))
+"""Bytes of a block: 1 Ki, 4 Ki, … 16 Mi. Those above the usual block hold a piece that is longer than one."""
 
-CPU_BLOCK = 1 << 18
+CPU_BLOCK, BLOCK = 1 << 18, 1 << 22
 """On a CPU larger blocks gain nothing and leave the caches; elsewhere every block costs its launches."""
 
 T = TypeVar("T")
@@ -197,7 +197,7 @@ class _QuickCheckFailed(Exception):
 
 def _block() -> int:
     """Bytes of the blocks that a long text is cut into."""
-    return CPU_BLOCK if jax.default_backend() == "cpu" else CAPACITIES[-1]
+    return min(CPU_BLOCK if jax.default_backend() == "cpu" else BLOCK, CAPACITIES[-1])
 
 
 def _side_by_side(run: Callable[..., T], calls: Iterable[tuple[Any, ...]], workers: int) -> Iterator[T]:
