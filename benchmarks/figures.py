@@ -193,7 +193,10 @@ def run_all(*, small: bool = False, say: Callable[[str], None] = print) -> list[
         try:
             measured = worker.call(task, arguments, environment)
         except (RuntimeError, subprocess.TimeoutExpired) as error:
-            row |= {"ok": f"FAILED: {str(error).strip().splitlines()[-1]}", "detail": str(error)}
+            row |= {
+                "ok": f"FAILED: {str(error).strip().splitlines()[-1]}",
+                "detail": str(error).replace(f"{report.ROOT}/", ""),
+            }
         else:
             value = row["value"] = measured.get(key)
             if value is None:
