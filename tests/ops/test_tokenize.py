@@ -8,9 +8,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
+from tests.ops.piece_buffers import buffer_of_pieces, rows_of
 from tests.reference.byte_alphabet import CHAR_OF_BYTE, spell
 from tests.reference.models import build
 from tests.tokenizer_files import bpe as bpe_part
@@ -19,7 +19,7 @@ from toktier_jax.ops.tokenize import tokenize
 from toktier_jax.plan import BPEPlan
 from toktier_jax.program.bpe import compile_bpe
 from toktier_jax.spec import types as spec
-from toktier_jax.types import FROZEN, TEXT, Buffer
+from toktier_jax.types import FROZEN, TEXT
 
 SIZE = 2048
 LETTERS = "abcé漢"
@@ -81,22 +81,8 @@ def run(
         options[name] = options[name] or ""
     merges = [(left, right) for left, right in part["merges"]]
     plan, tables = compile_bpe(spec.BPE(merges=merges, **options), byte_level=bytes_)
-    text = b"".join(pieces)
-    data, starts, kind = np.zeros(SIZE, np.uint8), np.zeros(SIZE, bool), np.full(SIZE, TEXT, np.uint8)
-    token = np.full(SIZE, -1, np.int32)
-    data[: len(text)] = np.frombuffer(text, np.uint8)
-    at = 0
-    for number, piece in enumerate(pieces):
-        starts[at] = True
-        if kinds is not None:
-            kind[at : at + len(piece)] = kinds[number]
-            token[at] = number if kinds[number] == FROZEN else -1
-        at += len(piece)
-    length = jnp.int32(len(text))
-    buffer = Buffer(data, length, starts, starts, kind, token, None, length)
-    out = compiled(plan, lowering, capacity)(tables, jax.tree.map(jnp.asarray, buffer))
-    count = min(int(out.count), capacity)
-    return np.stack([out.ids, out.starts, out.ends], 1)[:count].tolist(), int(out.count), bool(out.unresolved)
+    buffer = buffer_of_pieces(pieces, SIZE, kinds)
+    return rows_of(compiled(plan, lowering, capacity)(tables, jax.tree.map(jnp.asarray, buffer)), capacity)
 
 
 def check(part: dict[str, Any], pieces: list[str], lowering: Lowering, *, bytes_: bool) -> None:

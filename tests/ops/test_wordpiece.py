@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.ops.piece_buffers import buffer_of_pieces, rows_of
 from tests.reference.byte_alphabet import spell
 from tests.reference.models import build
 from toktier_jax.ops.scan import Lowering
@@ -67,22 +68,8 @@ def run(
 ) -> Any:
     """Tokens of pieces one after another; piece k is of kind `kinds[k]`, and an added token k where it is FROZEN."""
     plan, tables = compile_words(model, byte_level=byte_level, codes=codes)
-    text = b"".join(pieces)
-    data, starts, kind = np.zeros(SIZE, np.uint8), np.zeros(SIZE, bool), np.full(SIZE, TEXT, np.uint8)
-    token = np.full(SIZE, -1, np.int32)
-    data[: len(text)] = np.frombuffer(text, np.uint8)
-    at = 0
-    for number, piece in enumerate(pieces):
-        starts[at] = True
-        if kinds is not None:
-            kind[at : at + len(piece)] = kinds[number]
-            token[at] = number if kinds[number] == FROZEN else -1
-        at += len(piece)
-    length = jnp.int32(len(text))
-    buffer = Buffer(data, length, starts, starts, kind, token, None, length)
-    out = compiled(plan, lowering, capacity)(tables, jax.tree.map(jnp.asarray, buffer))
-    count = min(int(out.count), capacity)
-    return np.stack([out.ids, out.starts, out.ends], 1)[:count].tolist(), int(out.count), bool(out.unresolved)
+    buffer = buffer_of_pieces(pieces, SIZE, kinds)
+    return rows_of(compiled(plan, lowering, capacity)(tables, jax.tree.map(jnp.asarray, buffer)), capacity)
 
 
 def expected(part: dict[str, Any], pieces: list[str], sizes: list[int] | None = None) -> list[list[int]]:

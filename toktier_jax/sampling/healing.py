@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from toktier_jax.errors import InputError
+from toktier_jax.sampling.prefill import bucket
 from toktier_jax.sampling.vocabulary import Vocabulary
 
 
@@ -85,9 +86,9 @@ def heal_tables(vocabulary: Vocabulary, rests: Sequence[bytes], fill: int) -> He
 
     Raises InputError where a rest cannot be spelled by any tokens.
     """
-    offsets = _bucket(max(map(len, rests)) + 1)
+    offsets = bucket(max(map(len, rests)) + 1)
     found = [[vocabulary.prefixes(rest[offset:]) for offset in range(len(rest))] for rest in rests]
-    width = _bucket(max((len(ids) for row in found for ids in row), default=1))
+    width = bucket(max((len(ids) for row in found for ids in row), default=1))
     ranges = np.tile(np.array([0, len(vocabulary.order)], np.int32), (len(rests), offsets, 1))
     prefixes = np.full((len(rests), offsets, width), fill, np.int32)
     left = np.zeros((len(rests), offsets), np.int32)
@@ -104,7 +105,3 @@ def heal_tables(vocabulary: Vocabulary, rests: Sequence[bytes], fill: int) -> He
             vocabulary.check_spelled(rest, "the end of the prompt")
             raise InputError(f"no tokens spell {rest!r}, the end of the prompt")
     return HealTables(ranges, prefixes, left)
-
-
-def _bucket(size: int) -> int:
-    return max(8, 1 << (size - 1).bit_length())
