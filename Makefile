@@ -26,11 +26,10 @@ lint: $(STAMPS)/test
 	$(PY) -m ruff check .
 	$(PY) -m pyright --pythonpath $(PY)
 
+# The campaigns of benchmarks.campaign and benchmarks.walks take hours and are run by hand.
 bench: $(STAMPS)/bench       ## results and plots go to benchmarks/results/
-	$(PY) -m benchmarks.encode
-	$(PY) -m benchmarks.batch
-	$(PY) -m benchmarks.device
-	$(PY) -m benchmarks.summary
+	for name in encode batch device append edits capacity replay mask loop boundary summary; do \
+		$(PY) -m benchmarks.$$name || exit 1; done
 
 aot: .venv-aot/.toktier-jax  ## compile for an H200 and a TPU v5e without either
 	.venv-aot/bin/python -m benchmarks.aot

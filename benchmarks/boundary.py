@@ -96,6 +96,7 @@ def collect(folder: Path, cut: int, aligned: int, seconds: float) -> list[dict[s
                         "unexplored": {name: float(found.unexplored) for name, found in one.scores.items()},
                         "through": one.through,
                         "extra": one.costs,
+                        "calls": one.calls,
                         "greedy": one.greedy,
                         "dropped": one.dropped,
                         "nodes": one.nodes,
@@ -129,13 +130,14 @@ def _corpus(cut: Sequence[dict[str, Any]], aligned: dict[str, list[dict[str, Any
             "infinite": len(cut) - len(paired),
             "greedy": _mean([row["greedy"][arm] for row in cut if arm in row["greedy"]]),
             "extra tokens": _mean([row["extra"][arm] for row in cut]),
-            "extra calls": 0,  # trunk and tree go in one call up to 512 tokens: tests/sampling/test_generate.py
+            "extra calls": _mean([row["calls"][arm] for row in cut]),
             "unexplored": float(np.median([row["unexplored"][arm] for row in cut])),
         }
     checks = {
         f"exact >= oracle + log p(b|P) - {MARGIN}": _bound(cut, "oracle"),
         "exact above none, interval clear of 0": (arms["exact"]["interval"][0], arms["exact"]["interval"][0] > 0),
         "extra tokens of exact <= 1": (arms["exact"]["extra tokens"], arms["exact"]["extra tokens"] <= 1),
+        "extra calls of exact <= 1": (arms["exact"]["extra calls"], arms["exact"]["extra calls"] <= 1),
     }
     harm = {}
     for ends, rows in aligned.items():

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from toktier_jax.sampling import prefill
 from toktier_jax.sampling.bytetree import PathTree
 from toktier_jax.sampling.covers import CoverRules, Covers, cover_rules
 from toktier_jax.sampling.healing import Healed, heal
@@ -47,11 +48,12 @@ class Score:
 
 @dataclass(frozen=True)
 class Scored:
-    """All arms on one case; `through` is log p(b | P), `costs` the extra forwarded tokens of each arm."""
+    """All arms on one case; `through` is log p(b | P), `costs` and `calls` what each arm forwards beyond "none"."""
 
     scores: dict[str, Score]
     through: float
     costs: dict[str, int]
+    calls: dict[str, int]
     greedy: dict[str, bool]
     dropped: float
     nodes: int
@@ -239,8 +241,15 @@ def score(lm: Any, tok: Any, cases: Sequence[Case], start: int, arms: Sequence[s
         scores |= {"exact": exact.scores[0]} | ({"oracle": exact.scores[1]} if "oracle" in arms else {})
         greedy["exact"] = exact.greedy
         nodes = len(prompt.covers.nodes)
-        scored.append(Scored(scores, exact.through, costs[number], greedy, exact.dropped, nodes))
+        size, cost = len(prompt.ids), costs[number]
+        calls = {arm: _calls(size + tokens) - _calls(size) for arm, tokens in cost.items()}
+        scored.append(Scored(scores, exact.through, cost, calls, greedy, exact.dropped, nodes))
     return scored
+
+
+def _calls(tokens: int) -> int:
+    """Model calls of a prefill, trunk and tree together (sampling/prefill.py)."""
+    return -(-tokens // prefill.CHUNK)
 
 
 @dataclass(frozen=True)

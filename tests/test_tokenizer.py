@@ -21,6 +21,7 @@ import tokenizers
 import toktier_jax as tt
 from tests import artifacts, corpus
 from tests.tokenizer_files import added, bpe, byte_level, template, tokenizer_json
+from toktier_jax import tokenizer
 from toktier_jax.spec.byte_alphabet import ALPHABET
 
 TEXT = "Hello, wörld! 日本語 😀 <|endoftext|> 1234\n\n  e\u0301 end "
@@ -66,6 +67,20 @@ def test_both_routes_give_the_same(tok: tt.Tokenizer) -> None:
     assert device.byte_spans.tolist() == reference.byte_spans.tolist()
     assert len(device) == tok.count(TEXT) == len(device.ids)
     assert tok.encode(TEXT.encode()).ids.tolist() == device.ids.tolist()
+
+
+def test_a_tiny_text_goes_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer, "TINY", 8)
+    tok = tt.Tokenizer.from_bytes(small())
+    for text, route, reason in (("", "reference", "tiny"), ("abc é", "reference", "tiny"), ("abcd efg", "xla", None)):
+        found = tok.encode(text)
+        assert (found.route, found.fallback_reason) == (route, reason)
+        assert found.ids.tolist() == tok.encode(text, route="xla").ids.tolist()
+        assert tok.count(text) == len(found)
+    assert tok.encode_batch(["ab", "c"]).lengths.tolist() == [3, 3]
+    assert tok.explain().fallbacks == {"tiny": 6}
+    assert tok.encode_batch(["abcd", "efgh"], add_special_tokens=False).lengths.tolist() == [3, 4]
+    assert tok.explain().fallbacks == {"tiny": 6}
 
 
 def test_arrays_are_read_only_and_pickle(tok: tt.Tokenizer) -> None:

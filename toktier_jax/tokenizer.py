@@ -31,6 +31,9 @@ from toktier_jax.types import EncodeProgram
 T = TypeVar("T")
 Text = str | bytes
 
+TINY = 1 << 10
+"""Bytes below which a text goes to the reference (reason "tiny"): it has the ids before a block is under way."""
+
 
 class Tokenizer:
     """An immutable, thread-safe, picklable tokenizer: the ids of its reference, or the reason why it asked it."""
@@ -102,8 +105,8 @@ class Tokenizer:
         """The ids and spans of a text (str, or UTF-8 bytes).
 
         `special`: special tokens written in the text become ids ("parse"), are ordinary text ("text"), or raise
-        ("error"). `route`: "xla" raises UnsupportedError instead of asking the reference. Invalid input raises
-        InputError with the offset.
+        ("error"). `route`: "auto" sends texts of less than TINY bytes, and what the device path cannot do, to the
+        reference; "xla" raises UnsupportedError instead. Invalid input raises InputError with the offset.
         """
         value, data = inputs.check_text(text)
         parse = self._check_special(value, special)
@@ -117,7 +120,7 @@ class Tokenizer:
                 value, add_special_tokens=add_special_tokens, special=parse, reason=reason
             )
 
-        return self._routed(route, on_device, on_reference)
+        return self._routed(route, len(data), on_device, on_reference)
 
     def encode_iter(
         self,
@@ -250,10 +253,9 @@ class Tokenizer:
         return device.program
 
     def warmup(self) -> None:
-        """Compiles ahead what encodes will need, or loads the reference where there is no device path."""
-        if self._device is None:
-            _ = self._reference
-        else:
+        """Loads the reference, and compiles ahead what encodes will need."""
+        _ = self._reference
+        if self._device is not None:
             fork.check_fork()
             self._device.warmup()
 
@@ -278,8 +280,10 @@ class Tokenizer:
 
     # ---- inside ----
 
-    def _routed(self, route: str, on_device: Callable[[DeviceEngine], T], on_reference: Callable[[str], T]) -> T:
-        """Runs one of the two, and counts it."""
+    def _routed(
+        self, route: str, size: int, on_device: Callable[[DeviceEngine], T], on_reference: Callable[[str], T]
+    ) -> T:
+        """Runs one of the two on a text of so many bytes, and counts it."""
         inputs.check_choice("route", route, ("auto", "xla", "reference"))
         if route == "reference":
             return self._counted("reference", lambda: on_reference("requested"))
@@ -287,14 +291,16 @@ class Tokenizer:
             assert self._refusal is not None
             reason = self._refusal
             return self._counted("reference", lambda: on_reference(reason))
-        device = self._need_device()
-        fork.check_fork()
-        try:
-            return self._counted("xla", lambda: on_device(device))
-        except UnsupportedError as error:
-            if route == "xla":
-                raise
-            reason = str(error)
+        reason = "tiny"
+        if route == "xla" or size >= TINY:
+            device = self._need_device()
+            fork.check_fork()
+            try:
+                return self._counted("xla", lambda: on_device(device))
+            except UnsupportedError as error:
+                if route == "xla":
+                    raise
+                reason = str(error)
         with self._lock:
             self._fallbacks[reason] += 1
         return self._counted("reference", lambda: on_reference(reason))
@@ -327,6 +333,7 @@ class Tokenizer:
             if ids is None:
                 ids = self._routed(
                     route,
+                    len(data),
                     lambda device, data=data, parse=parse: device.encode(data, parse, progress).ids,
                     lambda reason, value=value, parse=parse: self._reference.encode_many([value], special=parse)[0],
                 )
@@ -335,7 +342,8 @@ class Tokenizer:
 
     def _packed(self, texts: list[tuple[str, bytes]], special: str, route: str) -> list[np.ndarray | None]:
         """Ids of those texts of a batch that the device path encodes together; None for the others."""
-        if len(texts) < 2 or self._device is None or route == "reference":
+        tiny = route == "auto" and sum(len(data) for _, data in texts) < TINY
+        if len(texts) < 2 or self._device is None or route == "reference" or tiny:
             return [None] * len(texts)
         parse: Special = "text" if special == "text" else "parse"
         found = self._device.encode_many([data for _, data in texts], parse)

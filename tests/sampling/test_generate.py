@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import random
 import time
+import weakref
 from typing import Any
 
 import jax
@@ -643,3 +645,15 @@ def test_bytes_that_the_vocabulary_cannot_spell_are_named() -> None:
         for prompt in ("a中", b"a" + b"\xe4"):
             with pytest.raises(InputError, match="cannot spell byte 0xe4"):
                 sampling.generate(lm, tok, prompt, boundary=boundary)
+
+
+def test_a_model_is_given_back_when_its_user_drops_it(tok: Any) -> None:
+    """What is jitted for a model must not keep its weights."""
+    lm = dataclasses.replace(small.model(tok.vocab_size))
+    sampling.generate(lm, tok, "it's", max_tokens=3)
+    sampling.next_byte_distribution(lm, tok, "it's")
+    next(iter(sampling.stream(lm, tok, "it's", boundary="heal", max_tokens=2)))
+    gone = weakref.ref(lm)
+    del lm
+    gc.collect()
+    assert gone() is None

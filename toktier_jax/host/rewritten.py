@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from toktier_jax.errors import UnsupportedError
-from toktier_jax.executables import encoder, for_lowering
+from toktier_jax.executables import encoder, for_lowering, options
 from toktier_jax.host.window import HostWindow, QuickCheckFailed, cut, joined, moved
 from toktier_jax.host.word_merge import WordMerger
 from toktier_jax.ops.anchors import Anchored, cut_with_anchors
@@ -142,4 +142,4 @@ class RewrittenEncoder:
 
 @functools.cache
 def _cutter(lowering: Lowering) -> Callable[..., Anchored]:
-    return jax.jit(functools.partial(cut_with_anchors, lowering=lowering))
+    return jax.jit(functools.partial(cut_with_anchors, lowering=lowering), compiler_options=options())

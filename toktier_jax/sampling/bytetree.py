@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from toktier_jax.errors import InputError
+from toktier_jax.sampling.per_model import per_model
 from toktier_jax.sampling.prefill import CHUNK, bucket
 
 
@@ -122,7 +122,7 @@ class PathTree:
         return logits - (top + np.log(np.exp(logits - top).sum()))
 
 
-@functools.lru_cache(maxsize=64)
+@per_model
 def _apply(lm: Any) -> Any:
     def run(params, cache, tokens, positions, mask, at):
         if getattr(lm, "selects", False):

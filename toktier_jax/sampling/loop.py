@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from toktier_jax.sampling import stops
 from toktier_jax.sampling.draw import choose, in_ranges, penalized
+from toktier_jax.sampling.per_model import per_model
 
 RUNNING, LENGTH, STOP, NAN, EMPTY, CONTEXT = range(6)
 """Why a row is done: `max_tokens`, a stop id or string, logits NaN or +inf, nothing allowed, the context is full."""
@@ -185,7 +186,7 @@ def first(static: Static) -> Callable[..., State]:
     return jax.jit(functools.partial(sample, static))
 
 
-@functools.lru_cache(maxsize=64)
+@per_model
 def loop(lm: Any, static: Static, capacity: int) -> Callable[..., State]:
     """The jitted loop: (params, settings, constraint, state, until) -> state, the state donated.
 
@@ -205,7 +206,7 @@ def loop(lm: Any, static: Static, capacity: int) -> Callable[..., State]:
     return jax.jit(run, donate_argnums=3)
 
 
-@functools.lru_cache(maxsize=64)
+@per_model
 def step(lm: Any, static: Static, capacity: int) -> Callable[..., State]:
     """One jitted step with a mask from the host: (params, settings, state, mask) -> state, the state donated."""
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from toktier_jax.sampling import loop, stops
+from toktier_jax.sampling.per_model import per_model
 from toktier_jax.sampling.vocabulary import Vocabulary, padded
 
 
@@ -30,9 +31,9 @@ def token_bytes(vocabulary: Vocabulary, size: int) -> Any:
     return jnp.asarray(stops.byte_table(vocabulary, size))
 
 
-@functools.lru_cache(maxsize=64)
+@per_model
 def gatherer(lm: Any) -> Any:
-    return jax.jit(lm.gather, donate_argnums=0)
+    return jax.jit(lambda cache, rows: lm.gather(cache, rows), donate_argnums=0)
 
 
 def owned(state: Any) -> Any:

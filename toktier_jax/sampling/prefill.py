@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32
 
 from toktier_jax.errors import CapacityError, InputError
+from toktier_jax.sampling.per_model import per_model
 from toktier_jax.sampling.tree import Tree
 
 CHUNK = 512
@@ -144,7 +144,7 @@ def visible(
     return mask | related
 
 
-@functools.lru_cache(maxsize=64)
+@per_model
 def _forward(lm: Any, capacity: int) -> Callable[..., tuple[Array, Any]]:
     def run(params, cache, tokens, positions, branch, seen, trunk, at):
         mask = visible(positions, branch, seen, trunk, capacity)
@@ -156,7 +156,7 @@ def _forward(lm: Any, capacity: int) -> Callable[..., tuple[Array, Any]]:
     return jax.jit(run, donate_argnums=1)
 
 
-@functools.lru_cache(maxsize=64)
+@per_model
 def _fill(lm: Any, capacity: int) -> Callable[..., Any]:
     def run(params, cache, tokens, positions, branch, seen, trunk):
         return lm.apply(params, tokens, positions, cache, visible(positions, branch, seen, trunk, capacity))[1]
