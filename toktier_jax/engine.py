@@ -19,17 +19,15 @@ import jax
 import numpy as np
 
 from toktier_jax.errors import UnsupportedError
-from toktier_jax.executables import TRACES, cutter, encoder, for_lowering, without_model
+from toktier_jax.executables import TRACES, cutter, encoder
 from toktier_jax.host.align import Alignment
 from toktier_jax.host.assemble import DeviceResult
-from toktier_jax.host.normalize import normalize
 from toktier_jax.host.reference import Special
 from toktier_jax.ops.encode import HOST_NEEDED, OK, Pieces, default_lowering
 from toktier_jax.plan import QuickCheckPlan, describe
-from toktier_jax.program.added import effective_tokens
-from toktier_jax.program.compile import as_text
 from toktier_jax.program.load import Loaded
 from toktier_jax.types import EncodeProgram
+from toktier_jax.variants import as_text, for_lowering, without_model
 
 CAPACITIES = tuple(1 << bits for bits in range(10, 25, 2))
 """Bytes of a block: 1 Ki, 4 Ki, … 16 Mi. Those above the usual block hold a piece that is longer than one."""
@@ -186,9 +184,19 @@ def open_device(loaded: Loaded) -> DeviceEngine | None:
     if program is None:
         return None
     forms: list[Any] = [step.form for step in program.plan.steps if isinstance(step, QuickCheckPlan) and step.form]
-    added = effective_tokens(loaded.outline.added_tokens)
-    on_host = functools.partial(normalize, forms[0], added) if forms else None
-    return DeviceEngine({"parse": program, "text": as_text(program)}, describe(program.plan), on_host)
+
+    @functools.cache
+    def normalizer() -> Callable[[bytes, Special], Alignment]:
+        from toktier_jax.host.normalize import normalize  # and the compiler's probes: few texts need them
+        from toktier_jax.program.added import effective_tokens
+
+        return functools.partial(normalize, forms[0], effective_tokens(loaded.outline.added_tokens))
+
+    def on_host(data: bytes, special: Special) -> Alignment:
+        return normalizer()(data, special)
+
+    programs: dict[Special, EncodeProgram] = {"parse": program, "text": as_text(program)}
+    return DeviceEngine(programs, describe(program.plan), on_host if forms else None)
 
 
 class _QuickCheckFailed(Exception):

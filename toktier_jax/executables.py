@@ -14,8 +14,8 @@ import jax
 
 from .ops.encode import Encoded, Pieces, cut_pieces, encode_pieces
 from .ops.scan import Lowering
-from .plan import ModelPlan, Plan, SplitPlan
-from .types import EncodeProgram, ModelTables, RewriteTables, SplitTables
+from .plan import ModelPlan
+from .types import EncodeProgram, ModelTables
 
 TRACES: Counter[str] = Counter()
 """Executables traced so far in this process, by kind and capacity."""
@@ -64,25 +64,3 @@ def _has(name: str, value: bool | str) -> bool:
     except jax.errors.JaxRuntimeError:
         return False
     return True
-
-
-def for_lowering(program: EncodeProgram, lowering: Lowering) -> EncodeProgram:
-    """The program without the tables that only the other lowering reads: their shapes would tell executables apart."""
-    unused = {"functions": None} if lowering == "walk" else {"walk": None}
-
-    def stripped(part: Any) -> Any:
-        if isinstance(part, RewriteTables) and part.split is not None:
-            return part._replace(split=stripped(part.split))
-        return part._replace(**unused) if isinstance(part, SplitTables) else part
-
-    return EncodeProgram(program.tables._replace(steps=tuple(map(stripped, program.tables.steps))), program.plan)
-
-
-def without_model(program: EncodeProgram) -> EncodeProgram:
-    """The steps before the model alone: tokenizers that differ in their models share these executables.
-
-    Where no step cuts a text, the model says where it may be cut, and stays.
-    """
-    if not any(isinstance(step, SplitPlan) for step in program.plan.steps):
-        return program
-    return EncodeProgram(program.tables._replace(model=None), Plan(program.plan.steps, None))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .executables import cutter, for_lowering, without_model
+from .executables import cutter
 from .host.align import Form, align
 from .ops.encode import HOST_NEEDED, default_lowering
 from .ops.scan import Lowering
@@ -15,6 +15,7 @@ from .plan import RewritePlan
 from .results import Encoding
 from .spec.types import Unicode
 from .types import FROZEN, REMOVED
+from .variants import for_lowering, without_model
 
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer

@@ -16,7 +16,7 @@ import numpy as np
 
 from toktier_jax.engine import DeviceEngine, open_device
 from toktier_jax.errors import CapacityError, InputError, UnsupportedError
-from toktier_jax.host import chat, decoders, fork, inputs, layout
+from toktier_jax.host import decoders, fork, inputs, layout
 from toktier_jax.host.assemble import Assembler
 from toktier_jax.host.decoders import StreamDecoder
 from toktier_jax.host.reference import Reference, Special, load_reference
@@ -220,6 +220,8 @@ class Tokenizer:
 
         Lists of ids are returned instead of its classes. See host/chat.py.
         """
+        from toktier_jax.host import chat  # with jinja2, which nothing else needs
+
         files = self._source.chat
         return chat.apply(files.templates, files.special_tokens, self._encode_chat, messages, **options)
 

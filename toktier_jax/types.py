@@ -67,14 +67,18 @@ class SplitTables(NamedTuple):
     symbols: Table
 
 
+LSTRIP, RSTRIP, SINGLE_WORD, SPECIAL = 1, 2, 4, 8
+"""Flags of an added token."""
+
+
 class AddedTables(NamedTuple):
     """Tables of an AddedPlan (program/added.py); S and T are powers of two.
 
     pairs       uint8 [2, K] the pairs of bytes that literals begin with, or bool [65536] over first + 256 * second
     trie        int32 [4, S] a double array of the literals: where a node's children begin, a node's parent, the token
                 that is the longest prefix of the node's string (-1: none), whether the node has children
-    tokens      int32 [3, T] id, bytes, flags (program/added.py)
-    rejected    bool [T]     matches of these use up their text and are no tokens (`special_as_text`)
+    tokens      int32 [3, T] id, bytes, flags
+    rejected    bool [T]     matches of these use up their text and are no tokens (variants.py)
     characters  uint8 [256]  bit 0: the symbol is white space, bit 1: it is a word character
     """
 

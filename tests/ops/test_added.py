@@ -17,10 +17,11 @@ from tokenizers import models
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.ops.added import match_added
 from toktier_jax.plan import AddedPlan
-from toktier_jax.program.added import AddedStage, added_stage, added_tables, effective_tokens, special_as_text
+from toktier_jax.program.added import AddedStage, added_stage, added_tables, effective_tokens
 from toktier_jax.program.classes import everything, partition, probe
 from toktier_jax.spec.types import AddedToken
 from toktier_jax.types import CONT, FROZEN, PAD, AddedTables, Buffer
+from toktier_jax.variants import special_as_text
 
 SCALE = float(os.environ.get("TOKTIER_JAX_TEST_SCALE", "1"))
 SIZE = 192

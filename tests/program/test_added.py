@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.reference import added as reference
 from toktier_jax.errors import UnsupportedError
-from toktier_jax.program.added import added_stage, added_tables, double_array, effective_tokens, special_as_text
+from toktier_jax.program.added import added_stage, added_tables, double_array, effective_tokens
 from toktier_jax.spec.types import AddedToken
+from toktier_jax.variants import special_as_text
 
 EXAMPLES = max(20, int(40 * float(os.environ.get("TOKTIER_JAX_TEST_SCALE", "1"))))
 words = st.binary(min_size=1, max_size=6) | st.text("ab<|é", min_size=1, max_size=5).map(str.encode)

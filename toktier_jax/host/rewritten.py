@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from toktier_jax.errors import UnsupportedError
-from toktier_jax.executables import encoder, for_lowering, options
+from toktier_jax.executables import encoder, options
 from toktier_jax.host.window import HostWindow, QuickCheckFailed, cut, joined, moved
 from toktier_jax.host.word_merge import WordMerger
 from toktier_jax.ops.anchors import Anchored, cut_with_anchors
@@ -22,6 +22,7 @@ from toktier_jax.ops.encode import OK, Pieces, default_lowering
 from toktier_jax.ops.scan import Lowering
 from toktier_jax.plan import BPEPlan
 from toktier_jax.types import FROZEN, TEXT, EncodeProgram
+from toktier_jax.variants import for_lowering
 
 CAPACITIES = (1 << 12, 1 << 16, 1 << 20, 1 << 22)
 """Bytes of a window; a longer text is cut where it is decided."""

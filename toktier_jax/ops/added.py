@@ -19,9 +19,8 @@ from toktier_jax.ops import bits
 from toktier_jax.ops.materialize import materialize
 from toktier_jax.ops.scan import Lowering
 from toktier_jax.plan import AddedPlan
-from toktier_jax.types import CONT, FROZEN, TEXT, AddedTables, Buffer
+from toktier_jax.types import CONT, FROZEN, LSTRIP, RSTRIP, SINGLE_WORD, TEXT, AddedTables, Buffer
 
-_LSTRIP, _RSTRIP, _SINGLE_WORD, _SPECIAL = 1, 2, 4, 8  # as in program/added.py
 _SPACE, _WORD = np.uint8(1), np.uint8(2)
 _BARRIER = np.uint8(0xC0)  # occurs in no literal
 
@@ -173,18 +172,18 @@ def _chunk(work: _Pass, found: _Found, width: int) -> _Found:
     accepted = matched & ~_at(tables.rejected, index)
     watched, passed = found.watched, found.passed
     if watched is not None and passed is not None:
-        single = (flags & _SINGLE_WORD) != 0
+        single = (flags & SINGLE_WORD) != 0
         accepted = accepted & ~(single & (_word_before(work, start) | _word_at(work, stop)))
         watched, passed = _insert(watched, jnp.where(single, start, start + 1), matched), _insert(passed, stop, matched)
     left, right = start, stop
     if work.after is not None:
         after = jnp.minimum(bits.next_member(work.after, jnp.minimum(stop, size)), work.buffer.length)
-        right = jnp.where((flags & _RSTRIP) != 0, after, right)
+        right = jnp.where((flags & RSTRIP) != 0, after, right)
     ends = jnp.where(accepted, right, 0)
     if work.before is not None:
         before = bits.last_member(work.before, jnp.minimum(start, size))
         last = jnp.maximum(found.taken, lax.pad(lax.cummax(ends), jnp.int32(0), ((1, -1, 0),)))
-        left = jnp.where((flags & _LSTRIP) != 0, jnp.maximum(before, last), left)
+        left = jnp.where((flags & LSTRIP) != 0, jnp.maximum(before, last), left)
     used = jnp.maximum(found.used, jnp.max(jnp.where(matched, stop, 0)))
     unsettled = matched & _unsettled(work, flags, accepted, left, jnp.where(accepted, right, stop))
     return _Found(
@@ -314,6 +313,6 @@ def _unsettled(
 ) -> Bool[Array, " C"]:
     """Matches that more text could change (they strip or judge what follows), or that the frontier cuts in two."""
     open_end = right >= work.buffer.length
-    strips = accepted & ((flags & _RSTRIP) != 0)
-    judges = (flags & _SINGLE_WORD) != 0
+    strips = accepted & ((flags & RSTRIP) != 0)
+    judges = (flags & SINGLE_WORD) != 0
     return (open_end & (strips | judges)) | ((left < work.frontier) & (work.frontier < right))

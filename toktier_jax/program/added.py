@@ -16,9 +16,8 @@ from toktier_jax.plan import AddedPlan
 from toktier_jax.program.classes import Mask, Probe, probe
 from toktier_jax.program.sizes import stepped
 from toktier_jax.spec.types import AddedToken
-from toktier_jax.types import AddedTables
+from toktier_jax.types import LSTRIP, RSTRIP, SINGLE_WORD, SPECIAL, AddedTables
 
-LSTRIP, RSTRIP, SINGLE_WORD, SPECIAL = 1, 2, 4, 8
 """Flags in `AddedTables.tokens`."""
 
 MAX_PAIRS = 16
@@ -99,14 +98,6 @@ def added_tables(stage: AddedStage, members: np.ndarray) -> AddedTables:
         tokens[:, column] = token.id, len(literal), sum(bit for bit, present in flags if present)
     rejected = np.zeros(tokens.shape[1], bool)
     return AddedTables(_pairs(stage), double_array(stage.literals), tokens, rejected, characters)
-
-
-def special_as_text(tables: AddedTables) -> AddedTables:
-    """The tables with which special tokens in the text are ordinary text (the reference's `encode_special_tokens`).
-
-    A special token's literal still uses up its text: no other token is found in it. Shapes stay: nothing is compiled.
-    """
-    return tables._replace(rejected=(np.asarray(tables.tokens)[2] & SPECIAL) != 0)
 
 
 def _lstrip(token: AddedToken) -> bool:

@@ -44,12 +44,12 @@ def load(key: str) -> tuple[Any, dict[str, np.ndarray]] | None:
         data = (cache_dir() / key).read_bytes()
     except OSError:
         return None
-    body, digest = data[:-32], data[-32:]
-    if not body.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
+    body, digest = memoryview(data)[:-32], data[-32:]
+    if not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
         return None
     start = len(_MAGIC) + 8
     size = int.from_bytes(body[len(_MAGIC) : start], "little")
-    index = json.loads(body[start : start + size])
+    index = json.loads(data[start : start + size])
     base = _aligned(start + size)
     arrays = {
         name: np.frombuffer(body, dtype, int(np.prod(shape)), base + offset).reshape(shape)

@@ -8,7 +8,7 @@ import numpy as np
 
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.plan import ModelPlan, Plan, Step
-from toktier_jax.program.added import AddedStage, added_stage, added_tables, effective_tokens, special_as_text
+from toktier_jax.program.added import AddedStage, added_stage, added_tables, effective_tokens
 from toktier_jax.program.bpe import compile_bpe
 from toktier_jax.program.classes import Partition, partition
 from toktier_jax.program.rewrite import (
@@ -24,7 +24,7 @@ from toktier_jax.program.rewrite import (
 from toktier_jax.program.split import SplitStage, Unit, split_stages, split_tables
 from toktier_jax.program.wordpiece import compile_words
 from toktier_jax.spec import types as spec
-from toktier_jax.types import AddedTables, EncodeProgram, ProgramTables
+from toktier_jax.types import EncodeProgram, ProgramTables
 
 _Stage = AddedStage | QuickCheckStage | RewriteStage | SplitStage
 
@@ -58,12 +58,6 @@ def compile_program(of: spec.TokenizerSpec) -> EncodeProgram:
         ),
         Plan(tuple(plans), model_plan),
     )
-
-
-def as_text(program: EncodeProgram) -> EncodeProgram:
-    """The program for which special tokens in the text are ordinary text: other tables, the same executables."""
-    steps = tuple(special_as_text(part) if isinstance(part, AddedTables) else part for part in program.tables.steps)
-    return EncodeProgram(program.tables._replace(steps=steps), program.plan)
 
 
 def _stages(of: spec.TokenizerSpec) -> list[_Stage]:

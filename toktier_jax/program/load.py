@@ -22,7 +22,6 @@ from toktier_jax import types
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.program import cache
 from toktier_jax.program.codec import from_json, to_json
-from toktier_jax.program.compile import compile_program
 from toktier_jax.spec.types import Omitted, TokenizerSpec
 from toktier_jax.types import EncodeProgram
 
@@ -44,6 +43,8 @@ def load_program(fingerprint: str, read: Callable[[], TokenizerSpec]) -> Loaded:
         return _unpacked(*stored)
     spec = read()
     program, refusal = None, None
+    from toktier_jax.program.compile import compile_program  # half of the package, which a cached program spares
+
     try:
         program = compile_program(spec)
     except UnsupportedError as error:

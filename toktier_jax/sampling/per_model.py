@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def per_model(make: Callable[..., T]) -> Callable[..., T]:
-    """Caches `make(lm, *key)` while `lm` lives. `make` is given a weak proxy: what it returns must not keep the model."""
+    """Caches `make(lm, *key)` while `lm` lives. `make` gets a weak proxy: what it returns must not keep the model."""
     made: weakref.WeakKeyDictionary[Any, dict[tuple[Any, ...], T]] = weakref.WeakKeyDictionary()
 
     @functools.wraps(make)

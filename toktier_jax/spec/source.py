@@ -93,8 +93,11 @@ def from_file(path: str | os.PathLike[str]) -> Source:
         raise SpecError(f"{path} is a directory; use from_pretrained for directories")
     try:
         with path.open("rb") as file:
-            head = file.read(4)
-            data = head + (_read_gguf(file) if head == MAGIC else file.read())
+            if file.read(4) == MAGIC:
+                data = MAGIC + _read_gguf(file)
+            else:
+                file.seek(0)
+                data = file.read()
     except OSError as error:
         raise SpecError(f"cannot read {path}: {error.strerror}; {_EXPECTED}") from error
     beside = _read_chat(path.parent) if path.name in _HUB_FILES else None
