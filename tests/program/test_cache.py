@@ -133,7 +133,7 @@ def test_a_program_from_the_cache_is_the_compiled_one(directory: Path, monkeypat
     compiled = tt.Tokenizer.from_bytes(file())
     stamp = entry(directory).stat().st_mtime_ns
     with monkeypatch.context() as patch:
-        patch.setattr("toktier_jax.program.load.compile_program", None)  # nothing is compiled again
+        patch.setattr("toktier_jax.program.compile.compile_program", None)  # nothing is compiled again
         read = tt.Tokenizer.from_bytes(file())
     assert same(compiled, read)
     assert read.explain().device == compiled.explain().device

@@ -18,7 +18,7 @@ import numpy as np
 
 from toktier_jax.errors import SpecError, UnsupportedError
 from toktier_jax.program import cache
-from toktier_jax.program.pattern import literal_class
+from toktier_jax.program.pattern import literal_class, long_folds
 from toktier_jax.spec.types import Dialect
 
 CODE_POINTS = 0x110000
@@ -69,7 +69,8 @@ def everything() -> Mask:
 
 
 @functools.cache
-def _all_characters() -> str:
+def all_characters() -> str:
+    """Every code point but the surrogates, in order."""
     return "".join(map(chr, (*range(0xD800), *range(0xE000, CODE_POINTS))))
 
 
@@ -91,7 +92,7 @@ def _literal(expression: str) -> Mask | None:
 def _normalized_characters():  # the reference's own string type, built once: it costs more than a probe
     from tokenizers import NormalizedString
 
-    return NormalizedString(_all_characters())
+    return NormalizedString(all_characters())
 
 
 def _ask_oniguruma(expression: str) -> Mask:
@@ -114,7 +115,7 @@ def _ask_oniguruma(expression: str) -> Mask:
 @functools.cache
 def _long_folds() -> tuple[str, ...]:
     """Every case folding of more than one character, as folded and as upper case."""
-    folds = {fold for code in range(CODE_POINTS) if len(fold := chr(code).casefold()) > 1}
+    folds = long_folds()
     return tuple(sorted(folds | {fold.upper() for fold in folds if len(fold.upper()) > 1}))
 
 
@@ -127,7 +128,7 @@ def _ask_tiktoken(expression: str) -> Mask:
     except Exception as error:
         raise SpecError(f"tiktoken rejects the expression {expression!r}: {error}") from None
     # Characters outside every match are dropped, and each byte is its own token.
-    return _members(bytes(encoding.encode_ordinary(_all_characters())).decode())
+    return _members(bytes(encoding.encode_ordinary(all_characters())).decode())
 
 
 def _ask_component(name: str) -> Mask:
@@ -149,7 +150,7 @@ def _ask_component(name: str) -> Mask:
     }
     if name not in dropped:
         raise SpecError(f"no predicate {name!r}")
-    return everything() & ~_members("".join(_pieces(dropped[name], _all_characters())))
+    return everything() & ~_members("".join(_pieces(dropped[name], all_characters())))
 
 
 def _pieces(component, text: str) -> list[str]:
@@ -162,7 +163,7 @@ def _pieces(component, text: str) -> list[str]:
 
 def _alone(component, sentinel: str) -> Mask:
     """Characters that `component` cuts off on both sides from a sentinel that is not one of them."""
-    pieces = _pieces(component, sentinel + sentinel.join(_all_characters()) + sentinel)
+    pieces = _pieces(component, sentinel + sentinel.join(all_characters()) + sentinel)
     return _members("".join(piece for piece in pieces if len(piece) == 1 and piece != sentinel))
 
 

@@ -385,7 +385,16 @@ def _neighbours(root: Node) -> set[tuple[int, int]]:
 
 
 @functools.cache
+def long_folds() -> frozenset[str]:
+    """Every full case folding that is longer than one character (stable since Unicode 5.1)."""
+    found = set[str]()
+    for start in range(0, 0x110000, 256):
+        block = "".join(map(chr, range(start, start + 256)))
+        if len(block.casefold()) > len(block):  # a few blocks: a folding is never empty
+            found |= {fold for char in block if len(fold := char.casefold()) > 1}
+    return frozenset(found)
+
+
+@functools.cache
 def _fold_prefixes() -> frozenset[str]:
-    """The first two characters of every full case folding that is longer than one (stable since Unicode 5.1)."""
-    folds = (chr(code).casefold() for code in range(0x110000))
-    return frozenset(fold[:2] for fold in folds if len(fold) > 1)
+    return frozenset(fold[:2] for fold in long_folds())

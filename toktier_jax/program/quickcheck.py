@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from toktier_jax.program import cache, normalizers
-from toktier_jax.program.classes import CODE_POINTS, Mask
+from toktier_jax.program.classes import CODE_POINTS, Mask, all_characters
 from toktier_jax.program.normalizers import outputs, pack_table, unpack_table
 
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
@@ -84,12 +84,13 @@ def _suspects(decompose: Any) -> list[int]:
     Where it changes nothing, no character decomposes and none changes places with the mark before it; then it does not
     compose to something else either.
     """
+    characters = all_characters()
     found: list[int] = []
-    for start in range(0, CODE_POINTS, _BLOCK):
-        codes = [code for code in range(start, start + _BLOCK) if not 0xD800 <= code < 0xE000]
-        text = _LAST + "".join(chr(code) + _LAST for code in codes)
+    for start in range(0, len(characters), _BLOCK):
+        part = characters[start : start + _BLOCK]
+        text = _LAST + _LAST.join(part) + _LAST
         if decompose.normalize_str(text) != text:
-            found += codes
+            found += map(ord, part)
     return found
 
 
