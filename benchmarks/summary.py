@@ -41,7 +41,7 @@ def render(folder: Path, *, brief: bool = False) -> str:
     if not brief:
         for name, title in FIGURES.items():
             parts += figures(folder, name, title)
-        parts += batch(folder)
+        parts += [*batch(folder), *capacity(folder), *replay(folder), *aot(folder)]
     return "\n\n".join(parts or ["Not measured yet on this revision."]) + "\n"
 
 
@@ -104,6 +104,43 @@ def batch(folder: Path) -> list[str]:
         for row in found["rows"]
     ]
     return [f"{found['rows'][0]['documents']:,} documents of 4 K characters ({machine(found)}):", markdown(lines)]
+
+
+def capacity(folder: Path) -> list[str]:
+    if not (found := read(folder, "capacity")):
+        return []
+    best = {front: rates[str(found["limit_ms"])] for front, rates in found["best"].items()}
+    return [
+        f"Requests a second with 99% answered in {found['limit_ms']:g} ms, two worker threads ({machine(found)}): sessions "
+        f"{best['sessions']:g}, a stateless front end on `tokenizers` {best['stateless']:g}: {found['ratio']:.3g} x."
+    ]
+
+
+def replay(folder: Path) -> list[str]:
+    if not (found := read(folder, "replay")):
+        return []
+    lines = [["transcript by", "turns", "MB served a second", "turn, p50 ms", "repaired at the first try", "fallen back"]]
+    lines += [
+        [row["tokenizer"], str(row["turns"]), f"{row['served_mb_s']:.0f}", f"{row['turn_p50_ms']:.2f}"]
+        + [f"{row['first_try']:.1%}", str(row["fallen_back"])]
+        for row in found["rows"]
+    ]
+    return [f"A transcript of {found['rows'][0]['characters']:,} characters, sent whole every turn:", markdown(lines)]
+
+
+def aot(folder: Path) -> list[str]:
+    if not (found := read(folder, "aot")):
+        return []
+    names = {
+        "kernels": "kernels outside loops", "a_round": "a merge round", "temp_a_byte": "temporary bytes a byte",
+        "compile_s": "compile s", "predicted_ms": "predicted ms", "missed": "missed",
+    }  # fmt: skip
+    lines = [["tokenizer", "for", "what", *names.values()]]
+    for row in found["rows"]:
+        cells = [row.get(name) for name in names]
+        shown = ["" if cell is None else f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in cells]
+        lines.append([row["tokenizer"], row["platform"], row["what"], *shown])
+    return ["1 Mi bytes compiled without a device (`make aot`; predictions are no measurements):", markdown(lines)]
 
 
 def read(folder: Path, name: str) -> dict[str, Any] | None:

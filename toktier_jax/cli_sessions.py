@@ -101,7 +101,7 @@ def _delete(arguments: argparse.Namespace, store: SessionStore) -> int:
 
 def _verify(arguments: argparse.Namespace, store: SessionStore) -> int:
     session = store.get(arguments.name)
-    expected = store.engine.encode_reference(session.text.encode()).ids.tolist()
+    expected = store.engine.reference_ids(session.text.encode()).tolist()
     equal = session.ids.tolist() == [*store.engine.info.leading, *expected]
     print(json.dumps({"equal": equal, "ids": len(session)}) if arguments.json else "equal" if equal else "DIFFERENT")
     return 0 if equal else 1

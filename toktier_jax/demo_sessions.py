@@ -29,7 +29,7 @@ def replay_agent(tokenizer: Tokenizer | Engine, source: str, *, turns: int = TUR
             start = time.perf_counter()
             session.append(reply)
             seconds = time.perf_counter() - start
-            expected = store.engine.encode_reference(text.encode()).ids.tolist()
+            expected = store.engine.reference_ids(text.encode()).tolist()
             same = session.ids.tolist() == [*store.engine.info.leading, *expected]
             equal = equal and same
             row = f"{turn + 1:4}  {len(text):10,}  {len(reply):8,}  {1e3 * seconds:5.2f}  {len(session):7,}"

@@ -109,6 +109,9 @@ class TokenizerEngine:
         anchors = _boundaries(text) if self._boundaries else np.zeros(0, np.int32)
         return Window(found.ids, spans[:, 0], spans[:, 1], anchors, 0, where="reference")
 
+    def reference_ids(self, text: bytes) -> np.ndarray:
+        return self._tokenizer._reference.encode_many([text.decode()], special="parse")[0]
+
     def char_spans(self, text: bytes, window: Window) -> np.ndarray:
         count = len(self.info.leading) + len(window.ids)
         value = text.decode()

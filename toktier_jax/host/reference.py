@@ -19,6 +19,9 @@ from toktier_jax.spec.source import Source
 Special = Literal["parse", "text"]
 T = TypeVar("T")
 
+_LONG = 1 << 12
+"""Characters from which on a text is worth a batch of its own."""
+
 
 class RawEncoding(NamedTuple):
     """What an engine answers.
@@ -83,12 +86,10 @@ class TokenizersReference:
         return self._copy(bare=False)
 
     def encode(self, text: str, *, add_special_tokens: bool, special: Special) -> RawEncoding:
-        engine = self._engine(False, special)
-        return _raw(_ask("encode", lambda: engine.encode(text, add_special_tokens=add_special_tokens)))
+        return _one(self._engine(False, special), text, add_special_tokens)
 
     def encode_bare(self, text: str, *, special: Special) -> RawEncoding:
-        engine = self._engine(True, special)
-        return _raw(_ask("encode", lambda: engine.encode(text, add_special_tokens=False)))
+        return _one(self._engine(True, special), text, False)
 
     def spell(self, text: str, *, special: Special) -> RawEncoding:
         """The text alone with a token for each byte of the normalized text, whose id is the byte.
@@ -199,6 +200,13 @@ class TiktokenReference:
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
         special = self.shown._special_tokens.values() if skip_special_tokens else ()
         return _ask("decode", lambda: self.shown.decode([index for index in ids if index not in special]))
+
+
+def _one(engine: Any, text: str, add_special_tokens: bool) -> RawEncoding:
+    """One text. `encode` holds Python's lock all the time; a batch, which has its price, lets other threads run."""
+    if len(text) < _LONG:
+        return _raw(_ask("encode", lambda: engine.encode(text, add_special_tokens=add_special_tokens)))
+    return _raw(_ask("encode", lambda: engine.encode_batch([text], add_special_tokens=add_special_tokens))[0])
 
 
 def _raw(encoding: Any) -> RawEncoding:

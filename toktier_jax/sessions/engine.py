@@ -77,6 +77,10 @@ class Engine(Protocol):
         """The whole text by the reference; without one, as `encode_full`."""
         return self.encode_full(text)
 
+    def reference_ids(self, text: bytes) -> np.ndarray:
+        """Only the ids of `encode_reference`, without what else that costs."""
+        return self.encode_reference(text).ids
+
     def char_spans(self, text: bytes, window: Window) -> np.ndarray:
         """The reference's offsets of the tokens of a whole text, leading template ids included: int64 [n, 2].
 
@@ -96,7 +100,7 @@ def is_engine(value: Any) -> bool:
 
 def completed(engine: Any) -> Engine:
     """The engine; where it lacks methods that have a default, one that has them."""
-    if hasattr(engine, "encode_reference") and hasattr(engine, "char_spans"):
+    if all(hasattr(engine, name) for name in ("encode_reference", "reference_ids", "char_spans")):
         return engine
     return _Completed(engine)
 
@@ -114,6 +118,9 @@ class _Completed(Engine):
 
     def encode_reference(self, text: bytes) -> Window:
         return getattr(self._engine, "encode_reference", super().encode_reference)(text)
+
+    def reference_ids(self, text: bytes) -> np.ndarray:
+        return getattr(self._engine, "reference_ids", super().reference_ids)(text)
 
     def char_spans(self, text: bytes, window: Window) -> np.ndarray:
         return getattr(self._engine, "char_spans", super().char_spans)(text, window)

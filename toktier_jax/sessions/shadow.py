@@ -82,6 +82,8 @@ class ShadowVerifier:
         self._pending = 0
         self._closed = False
         self._error = ""
+        if rate > 0:
+            engine.reference_ids(b"")  # loads a reference that is loaded when it is needed: now, not beside requests
 
     def offer(self, entry: Entry) -> None:
         """Maybe verifies what the entry holds now. Called with the entry's lock held."""
@@ -150,7 +152,7 @@ class ShadowVerifier:
 
     def _verify(self, entry: Entry, record: Record) -> None:
         text = str(record.text)
-        expected = self._engine.encode_reference(text.encode()).ids
+        expected = self._engine.reference_ids(text.encode())
         found = record.tokens.ids()
         self._count("verified")
         if np.array_equal(expected, found):
@@ -184,7 +186,7 @@ class ShadowVerifier:
     def _wrong(self, text: str) -> bool:
         data = text.encode()
         found = self._found(data) if data else None
-        return found is not None and not np.array_equal(found, self._engine.encode_reference(data).ids)
+        return found is not None and not np.array_equal(found, self._engine.reference_ids(data))
 
     def _found(self, data: bytes) -> np.ndarray | None:
         """The ids of the engine's own encode; None where it refuses the text."""
@@ -233,7 +235,7 @@ class ShadowVerifier:
             "fingerprint": self._engine.info.fingerprint,
             "position": position,
             "text": text,
-            "expected": self._engine.encode_reference(data).ids.tolist(),
+            "expected": self._engine.reference_ids(data).tolist(),
             "found": None if found is None else found.tolist(),
         }
         path = self._folder / f"mismatch-{hashlib.sha256(data).hexdigest()[:16]}.json"
