@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     tokenizer = artifacts.load(arguments.tokenizer).tokenizer
     seconds, rates = (1.0, (20.0,)) if arguments.small else (6.0, (50.0, 100.0, 200.0, 300.0, 400.0, 600.0, 800.0))
-    slow = (20.0,) if arguments.small else (1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 24.0)
+    slow = (20.0,) if arguments.small else (1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0)
     rows: list[dict[str, Any]] = []
     best = {
         "stateless": climb(rows, "stateless", slow, seconds, lambda: Stateless(tokenizer)),

@@ -12,12 +12,13 @@ import numpy as np
 
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.sessions import EngineInfo, Window
+from toktier_jax.sessions.engine import Engine
 
 _PIECE = re.compile(rb"[0-9]{1,3}| ?[a-z]+|\n+| +(?! [a-z]|[a-z])| |<\|x\|>|(?:[\xc2-\xf4][\x80-\xbf]+)+|[\x00-\x7f]")
 _ADDED = b"<|x|>"
 
 
-class StandIn:
+class StandIn(Engine):
     """`broken`: a string whose ids are wrong everywhere but in the reference. `refused`: one that windows refuse."""
 
     def __init__(

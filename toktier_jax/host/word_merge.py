@@ -21,7 +21,7 @@ from toktier_jax.types import CASCADES, FIRST_CODE, SELF, BPETables, Lexicon
 KEPT = 1 << 17
 """Pieces that are remembered; then the memory begins anew."""
 
-HOT = 1 << 13
+HOT = 1 << 15
 """Entries of the dictionaries that are asked first."""
 
 _NONE = 1 << 62
