@@ -19,7 +19,8 @@ def row(gain: float, ends: str = boundary_cuts.CUT, context: int = 0) -> dict:
     return {
         "corpus": "code", "ends": ends, "kind": "lexer", "context": context, "logprob": logprob,
         "unexplored": dict.fromkeys(arms, 0.0), "through": gain if arms == ("none", "exact") else 0.0,
-        "extra": dict.fromkeys(arms, 0), "greedy": {"none": False, "exact": True}, "dropped": 0.01, "nodes": 2,
+        "extra": dict.fromkeys(arms, 0), "calls": dict.fromkeys(arms, 0), "nodes": 2, "dropped": 0.01,
+        "greedy": {"none": False, "exact": True},
     }  # fmt: skip
 
 

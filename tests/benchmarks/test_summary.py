@@ -23,3 +23,20 @@ def test_counts_and_differences_are_said(tmp_path: Path) -> None:
 
 def test_nothing_measured_is_said(tmp_path: Path) -> None:
     assert summary.render(tmp_path) == "Not measured yet on this revision.\n"
+
+
+def test_what_has_results_is_shown(tmp_path: Path) -> None:
+    """Each renderer on what its script writes."""
+    environment = {"cpu": "C", "cores": 2, "jax": "0.10", "peers": {}, "commit": "abc"}
+    rates = {"sessions": {"50.0": 0.0, "500.0": 400.0}, "stateless": {"50.0": 0.0, "500.0": 32.0}}
+    capacity = {"environment": environment, "best": rates, "limit_ms": 500.0, "ratio": 12.5}
+    write(tmp_path, "capacity", capacity)
+    turns = {"tokenizer": "t", "turns": 9, "served_mb_s": 10.0, "turn_p50_ms": 1.25, "first_try": 1.0, "fallen_back": 0}
+    write(tmp_path, "replay", {"rows": [{**turns, "characters": 400_000}]})
+    row = {"tokenizer": "t", "platform": "tpu", "what": "encode", "kernels": 363, "temp_a_byte": 639, "compile_s": 348.2}
+    write(tmp_path, "aot", {"rows": [row]})
+    text = summary.render(tmp_path)
+    assert "99% answered in 500 ms" in text
+    assert "sessions 400, a stateless front end on `tokenizers` 32: 12.5 x" in text
+    assert "| t | 9 | 10 | 1.25 | 100.0% | 0 |" in text
+    assert "| t | tpu | encode | 363 |  | 639 | 348 |  |  |" in text
