@@ -64,7 +64,7 @@ def forwarded(tree: PathTree, search: Asking[T]) -> T:
     rows: list[np.ndarray] | None = None
     while True:
         try:
-            rows = tree.logprobs(search.send(rows))  # type: ignore[arg-type]
+            rows = tree.logprobs(search.send(rows))  # type: ignore[arg-type]  # None starts it
         except StopIteration as end:
             return end.value
 
@@ -76,7 +76,7 @@ def side_by_side(searches: Sequence[Asking[Any]]) -> Asking[list[Any]]:
 
     def go_on(number: int, rows: list[np.ndarray] | None) -> None:
         try:
-            asked[number] = searches[number].send(rows)  # type: ignore[arg-type]
+            asked[number] = searches[number].send(rows)  # type: ignore[arg-type]  # None starts it
         except StopIteration as end:
             asked.pop(number, None)
             results[number] = end.value

@@ -97,7 +97,7 @@ def _byte_alphabet() -> dict[str, int]:
 
 def _fastokens(artifact: Artifact) -> Engine:
     _require("fastokens")
-    from fastokens._native import Tokenizer  # pyright: ignore[reportMissingImports]
+    from fastokens._native import Tokenizer  # pyright: ignore[reportMissingImports]  # extra: bench
 
     tokenizer = Tokenizer.from_json_str(artifact.file.decode())
     return Engine(
@@ -109,7 +109,7 @@ def _fastokens(artifact: Artifact) -> Engine:
 
 def _gigatoken(artifact: Artifact) -> Engine:
     _require("gigatoken")
-    import gigatoken  # pyright: ignore[reportMissingImports]
+    import gigatoken  # pyright: ignore[reportMissingImports]  # extra: bench
 
     tokenizer = gigatoken.Tokenizer.from_json(artifact.file)
     return Engine(tokenizer.encode, lambda out: np.asarray(out).astype(np.int32), tokenizer)
@@ -118,8 +118,8 @@ def _gigatoken(artifact: Artifact) -> Engine:
 def _toktier(artifact: Artifact) -> Engine:
     """toktier loads certified families by the digest of their tokenizer.json, out of a cache that we fill."""
     _require("toktier")
-    import toktier  # pyright: ignore[reportMissingImports]
-    from toktier.artifacts import (  # pyright: ignore[reportMissingImports]
+    import toktier  # pyright: ignore[reportMissingImports]  # extra: bench
+    from toktier.artifacts import (  # pyright: ignore[reportMissingImports]  # extra: bench
         ArtifactEntry,
         ArtifactFile,
         ArtifactManifest,

@@ -111,20 +111,18 @@ def capacity(folder: Path) -> list[str]:
         return []
     best = {front: rates[str(found["limit_ms"])] for front, rates in found["best"].items()}
     return [
-        f"Requests a second with 99% answered in {found['limit_ms']:g} ms, two worker threads ({machine(found)}): sessions "
-        f"{best['sessions']:g}, a stateless front end on `tokenizers` {best['stateless']:g}: {found['ratio']:.3g} x."
+        f"Requests a second with 99% answered in {found['limit_ms']:g} ms, two worker threads ({machine(found)}): "
+        f"sessions {best['sessions']:g}, a stateless front end on `tokenizers` {best['stateless']:g}: {found['ratio']:.3g} x."
     ]
 
 
 def replay(folder: Path) -> list[str]:
     if not (found := read(folder, "replay")):
         return []
-    lines = [["transcript by", "turns", "MB served a second", "turn, p50 ms", "repaired at the first try", "fallen back"]]
-    lines += [
-        [row["tokenizer"], str(row["turns"]), f"{row['served_mb_s']:.0f}", f"{row['turn_p50_ms']:.2f}"]
-        + [f"{row['first_try']:.1%}", str(row["fallen_back"])]
-        for row in found["rows"]
-    ]
+    lines = [["transcript by", "turns", "MB served a second", "turn, p50 ms", "repaired at first", "fallen back"]]
+    for row in found["rows"]:
+        numbers = (f"{row['served_mb_s']:.0f}", f"{row['turn_p50_ms']:.2f}", f"{row['first_try']:.1%}")
+        lines.append([row["tokenizer"], str(row["turns"]), *numbers, str(row["fallen_back"])])
     return [f"A transcript of {found['rows'][0]['characters']:,} characters, sent whole every turn:", markdown(lines)]
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from toktier_jax import Tokenizer, models, sampling
+from toktier_jax import SessionStore, Tokenizer, models, sampling
 
 TOOL = "tool: ls src\nsrc/main.py src/util.py src/parser.py\nresult: 3 files, {n} lines changed\n"
 
@@ -40,7 +40,7 @@ def converse(lm: Any, tok: Any, turns: int, start: int) -> list[dict[str, float]
     """Each turn appends a tool's output to the transcript and asks for a token; both ways give the same one."""
     transcript = "You are a coding agent. Read the files, then answer.\n" * 40
     cache = sampling.PrefixCache(lm, 4096)
-    session = open_session(tok)
+    session = SessionStore(tok).open("agent")
     options: dict[str, Any] = {"boundary": "exact", "max_tokens": 1, "temperature": 0.0, "context_start": start}
     rows = []
     for turn in range(turns):
@@ -50,27 +50,15 @@ def converse(lm: Any, tok: Any, turns: int, start: int) -> list[dict[str, float]
         anew = sampling.generate(lm, tok, ids, **options)
         fresh = time.perf_counter() - begin
         begin = time.perf_counter()
-        if session is not None:
-            patch = session.update(transcript)
-            cache.keep(patch.keep + 1)  # and the id that the context starts with
-            ids = session.ids.tolist()
-        else:
-            ids = tok.encode(transcript, False, route="reference").ids.tolist()
+        patch = session.update(transcript)
+        cache.keep(patch.keep + 1)  # and the id that the context starts with
+        ids = session.ids.tolist()
         again = sampling.generate(lm, tok, ids, reuse=cache, **options)
         reused = time.perf_counter() - begin
         assert anew.ids == again.ids
         rows.append({"ids": len(ids), "new": len(ids) + 1 - again.boundary.reused, "fresh": fresh, "reused": reused})
         transcript += again.text
     return rows
-
-
-def open_session(tok: Any) -> Any:
-    """A token session of the transcript, where this version has them."""
-    try:
-        from toktier_jax import SessionStore  # type: ignore[attr-defined]
-    except (ImportError, AttributeError):
-        return None
-    return SessionStore(tok).open("agent")
 
 
 def small_model(vocab_size: int) -> Any:

@@ -14,7 +14,7 @@ from toktier_jax.plan import Alt, Atom, End, Look, Node, Repeat, Seq
 from toktier_jax.program.classes import partition, probe, single
 from toktier_jax.program.pattern import Parsed, parse_pattern
 from toktier_jax.spec import types as spec_types
-from toktier_jax.spec.types import Pattern, TokenizerSpec
+from toktier_jax.spec.types import GPT2_PATTERN, Pattern, TokenizerSpec
 
 HARD = (
     "\0\t\n\r\x1f\x7f\x85\xa0\xad\u1680\u2003\u200b\u200d\u2028\u2029\u202f\u205f\u3000\ufeff\ufffd\ufffe\uffff"
@@ -30,7 +30,6 @@ _COMPONENTS: dict[type, tuple[str, ...]] = {
     spec_types.WhitespaceSplit: ("WhitespaceSplit",),
     spec_types.BertPreTokenizer: ("Bert.space", "Bert.punctuation"),
 }
-_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _CONTEXTS = ("{}", "a{}", "{}a", " {}", "{} ", "{}\n", "'{}", "1{}1")
 _SAMPLES = 4
 
@@ -142,7 +141,7 @@ def _patterns(spec: TokenizerSpec) -> Iterator[Pattern]:
         if isinstance(step, spec_types.Split | spec_types.Replace):
             yield step.pattern
         elif isinstance(step, spec_types.ByteLevel) and step.use_regex:
-            yield Pattern(_GPT2, regex=True)
+            yield Pattern(GPT2_PATTERN, regex=True)
 
 
 def _representatives(code_points: np.ndarray) -> str:

@@ -101,7 +101,7 @@ class TokenizerEngine:
             made = _encoders[self._device]
             if "device" not in made:
                 made["device"] = RewrittenEncoder(self._device._host["parse"], on_device=True)
-            return made["device"]  # type: ignore[return-value]
+            return made["device"]  # type: ignore[return-value]  # what is kept under "device"
 
     def encode_reference(self, text: bytes) -> Window:
         found = self._tokenizer.encode(text, add_special_tokens=False, route="reference")

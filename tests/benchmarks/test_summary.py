@@ -33,10 +33,10 @@ def test_what_has_results_is_shown(tmp_path: Path) -> None:
     write(tmp_path, "capacity", capacity)
     turns = {"tokenizer": "t", "turns": 9, "served_mb_s": 10.0, "turn_p50_ms": 1.25, "first_try": 1.0, "fallen_back": 0}
     write(tmp_path, "replay", {"rows": [{**turns, "characters": 400_000}]})
-    row = {"tokenizer": "t", "platform": "tpu", "what": "encode", "kernels": 363, "temp_a_byte": 639, "compile_s": 348.2}
+    row = {"tokenizer": "t", "platform": "tpu", "what": "encode", "kernels": 363, "temp_a_byte": 639, "compile_s": 1.5}
     write(tmp_path, "aot", {"rows": [row]})
     text = summary.render(tmp_path)
     assert "99% answered in 500 ms" in text
     assert "sessions 400, a stateless front end on `tokenizers` 32: 12.5 x" in text
     assert "| t | 9 | 10 | 1.25 | 100.0% | 0 |" in text
-    assert "| t | tpu | encode | 363 |  | 639 | 348 |  |  |" in text
+    assert "| t | tpu | encode | 363 |  | 639 | 1.5 |  |  |" in text

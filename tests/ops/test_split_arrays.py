@@ -19,8 +19,8 @@ from tests import corpus
 from tests.reference.pattern import find_matches
 from toktier_jax.ops.split_arrays import split_arrays
 from toktier_jax.program.classes import Partition, partition
-from toktier_jax.program.split import GPT2_PATTERN, split_stages, split_tables
-from toktier_jax.spec.types import Pattern, Split
+from toktier_jax.program.split import split_stages, split_tables
+from toktier_jax.spec.types import GPT2_PATTERN, Pattern, Split
 from toktier_jax.types import CONT, PAD, FunctionTables
 
 SCALE = float(os.environ.get("TOKTIER_JAX_TEST_SCALE", "1"))

@@ -29,7 +29,7 @@ def render_template(template: str, names: dict[str, Any]) -> tuple[str, list[Spa
     blocks: list[str] = []
     spans: list[Span] = []
     try:
-        with compiled.environment.track(blocks, spans):  # pyright: ignore[reportAttributeAccessIssue]
+        with compiled.environment.track(blocks, spans):  # pyright: ignore[reportAttributeAccessIssue]  # of _Generation
             for block in compiled.generate(**names):
                 blocks.append(block)
     except jinja2.TemplateError as error:
@@ -99,7 +99,7 @@ def _check_name(name: Any) -> None:
 class _Generation(jinja2.ext.Extension):
     """`{% generation %}…{% endgeneration %}`: renders its body and notes where in the text it stands."""
 
-    tags = {"generation"}  # noqa: RUF012
+    tags = {"generation"}  # noqa: RUF012 - as jinja2 declares it
 
     def __init__(self, environment: jinja2.Environment) -> None:
         super().__init__(environment)

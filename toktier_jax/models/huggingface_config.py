@@ -119,7 +119,7 @@ def _rope(data: Mapping[str, Any], gemma: bool, head_dim: int) -> tuple[tuple[fl
         return tuple(
             rope_frequencies(part.get("rope_theta") or theta, head_dim, part)
             for part, theta in ((full, 1e6), (near, 1e4))
-        )  # type: ignore[return-value]
+        )  # type: ignore[return-value]  # a generator of two
     old = {"rope_theta": data.get("rope_theta"), **(data.get("rope_scaling") or {})}
     part = new or old
     same = rope_frequencies(part.get("rope_theta") or 1e4, head_dim, part)

@@ -21,6 +21,7 @@ from toktier_jax.program.pattern import parse, parse_pattern
 from toktier_jax.program.walk import walk_tables
 from toktier_jax.spec.byte_alphabet import ALPHABET
 from toktier_jax.spec.types import (
+    GPT2_PATTERN,
     Behavior,
     BertPreTokenizer,
     ByteLevel,
@@ -36,9 +37,6 @@ from toktier_jax.spec.types import (
     WhitespaceSplit,
 )
 from toktier_jax.types import SplitTables
-
-GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-"""What `ByteLevel` splits by when it uses its regex."""
 
 MAX_FIXED_LENGTH = 64
 

@@ -68,7 +68,7 @@ class Merges:
             if at < 0:
                 return ids, done
             done.append((ids[at], ids[at + 1], best))
-            ids[at : at + 2] = [found[at][1]]  # type: ignore[index]
+            ids[at : at + 2] = [found[at][1]]  # type: ignore[index]  # `best` was found there
             del found[at]
             if at > 0:
                 found[at - 1] = self.rules(ids[at - 1], ids[at])

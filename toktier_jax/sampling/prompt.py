@@ -106,7 +106,7 @@ def _read(tok: TokenizerLike, vocabulary: Vocabulary, prompt: Any, boundary: str
         _check_spelled(tok, vocabulary, whole, ids)
         vocabulary.check_spelled(tail, "the end of the prompt")
     text = _open_text(vocabulary, ids) + tail
-    return Context((*before, *ids), len(before), text, tail, str(boundary))  # type: ignore[arg-type]
+    return Context((*before, *ids), len(before), text, tail, str(boundary))  # type: ignore[arg-type]  # checked above
 
 
 def _utf8(prompt: str | bytes | bytearray) -> bytes:

@@ -123,6 +123,9 @@ class Split:
     invert: bool
 
 
+GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+
 @dataclass(frozen=True)
 class ByteLevel:
     """Maps bytes to the byte alphabet; splits with GPT-2's pattern first when `use_regex`."""
