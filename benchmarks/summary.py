@@ -112,7 +112,8 @@ def capacity(folder: Path) -> list[str]:
     best = {front: rates[str(found["limit_ms"])] for front, rates in found["best"].items()}
     return [
         f"Requests a second with 99% answered in {found['limit_ms']:g} ms, two worker threads ({machine(found)}): "
-        f"sessions {best['sessions']:g}, a stateless front end on `tokenizers` {best['stateless']:g}: {found['ratio']:.3g} x."
+        f"sessions {best['sessions']:g}, a stateless front end on `tokenizers` {best['stateless']:g}: "
+        f"{found['ratio']:.3g} x."
     ]
 
 
