@@ -91,7 +91,8 @@ def figures(folder: Path, name: str, title: str) -> list[str]:
     lines = [["figure", "measured", "held to", ""]]
     for row in found["figures"]:
         value = "" if row["value"] is None else f"{row['value']:.3g}"
-        lines.append([row["figure"], value, f"{row['sign']} {row['limit']}", "" if row["ok"] == "yes" else row["ok"]])
+        limit = "" if row["limit"] is None else f"{row['sign']} {row['limit']}"
+        lines.append([row["figure"], value, limit, "" if row["ok"] in ("yes", "ok") else row["ok"]])
     return [f"{title} ({machine(found)}):", markdown(lines)]
 
 

@@ -108,7 +108,7 @@ def test_count(file: str, reference: tokenizers.Tokenizer, capsys: pytest.Captur
     assert cli.main(["count", file]) == 0
     assert out(capsys) == f"{number}\n"
     assert cli.main(["count", file, "--json"]) == 0
-    assert json.loads(out(capsys)) == {"counts": {file: number}, "total": number}
+    assert json.loads(out(capsys)) == {"counts": [{"file": file, "ids": number}], "total": number}
 
 
 def test_count_of_stdin(stdin: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,6 +168,8 @@ def test_invalid_utf8_names_the_offset(stdin: Callable[[bytes], None], capsys: p
 def test_ids_that_are_none(stdin: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]) -> None:
     stdin(b"1 2 three")
     assert "item 2" in error(capsys, ["decode"], 1)
+    stdin(b"1 " + b"2" * 5000)
+    assert "item 1" in error(capsys, ["decode"], 1)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import toktier_jax as tt
 from tests import artifacts, corpus
 from toktier_jax import engine
+from toktier_jax.host.align import align
 
 NAMES = (
     "trained-llama",
@@ -60,3 +62,18 @@ def test_a_batch_is_its_texts(monkeypatch: pytest.MonkeyPatch) -> None:
         expected = tokenizer.encode(each, route="reference").ids
         assert np.array_equal(np.asarray(batch.ids)[row, : len(expected)], expected), each
         assert int(batch.lengths[row]) == len(expected)
+
+
+def test_progress_is_that_of_the_original_text_and_never_less() -> None:
+    class Blocks(engine.DeviceEngine):
+        def _blocks(self, data: bytes, special: Any, progress: Any, *, checked: bool) -> Iterator[Any]:
+            for done in (4, 12, len(data)) if checked else (15,):
+                progress(done)
+            if not checked:
+                raise engine._QuickCheckFailed
+            return iter(())
+
+    seen: list[int] = []
+    device = Blocks({}, (), lambda data, special: align("NFC", data.decode()))
+    device.encode(("e\u0301" * 10).encode(), "parse", seen.append)
+    assert seen == [15, 15, 18, 30]

@@ -166,7 +166,7 @@ def count(arguments: argparse.Namespace) -> int:
             reach(before)
     total = sum(number for _, number in counts)
     if arguments.json:
-        print(json.dumps({"counts": dict(counts), "total": total}))
+        print(json.dumps({"counts": [{"file": name, "ids": number} for name, number in counts], "total": total}))
     elif len(counts) == 1:
         print(total)
     else:
@@ -235,7 +235,7 @@ def parse_ids(data: bytes, name: str) -> list[int]:
 
     words = data.decode("utf-8", "replace").strip().removeprefix("[").removesuffix("]").replace(",", " ").split()
     for index, word in enumerate(words):
-        if not word.isascii() or not word.isdigit():
+        if not word.isascii() or not word.isdigit() or len(word) > 20:
             raise InputError(f"{name}: item {index}, {word[:40]!r}, is not a token id; give decimal numbers")
     return [int(word) for word in words]
 

@@ -70,16 +70,26 @@ class DeviceEngine:
     def encode(self, data: bytes, special: Special, progress: Callable[[int], object] | None = None) -> DeviceResult:
         """Ids and spans of a valid UTF-8 text. Raises UnsupportedError where this text has to go to the reference.
 
-        `progress` is called after each block with the bytes done so far.
+        `progress` is called after each block with the bytes done so far, which never grow less.
         """
+        reached = 0
+
+        def show(done: int) -> None:
+            nonlocal reached
+            reached = max(reached, done)
+            if progress is not None:
+                progress(reached)
+
         try:
-            parts = list(self._blocks(data, special, progress, checked=False))
+            return _joined(list(self._blocks(data, special, show, checked=False)))
         except _QuickCheckFailed:
             assert self._normalize is not None
             aligned = self._normalize(data, special)
-            found = _joined(list(self._blocks(aligned.data, special, progress, checked=True)))
-            return _to_original(found, aligned)
-        return _joined(parts)
+
+        def show_original(done: int) -> None:
+            show(int(aligned.ends[done - 1]) if 0 < done < len(aligned.data) else len(data))
+
+        return _to_original(_joined(list(self._blocks(aligned.data, special, show_original, checked=True))), aligned)
 
     def encode_many(self, texts: Sequence[bytes], special: Special) -> list[np.ndarray | None]:
         """Ids of many valid UTF-8 texts, int32 [n] each, short ones packed into blocks.
@@ -158,7 +168,7 @@ class DeviceEngine:
             elif capacity < CAPACITIES[-1]:
                 least = CAPACITIES[CAPACITIES.index(capacity) + 1]
             else:
-                raise UnsupportedError(f"a piece of the text, at byte {begin}, is longer than {capacity} bytes")
+                raise UnsupportedError(f"a piece of the text is longer than {capacity} bytes")
 
     def _encode(self, pieces: Pieces, begin: int, end: int, special: Special) -> DeviceResult:
         """Tokens of the block that begins at byte `begin`, those up to byte `end`."""

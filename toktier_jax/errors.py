@@ -26,7 +26,7 @@ class SessionError(ToktierError):
 
 
 class RevisionConflict(SessionError):
-    """Another writer changed the session since this handle last saw it."""
+    """Another process changed the stored session since this store last read it; nothing was changed."""
 
 
 class UnknownSession(SessionError):

@@ -195,3 +195,18 @@ def test_two_processes_compile_at_once(directory: Path) -> None:
     assert (child.returncode, out) == (0, mine + "\n"), err
     assert cache.load(f"programs/{entry(directory).name}") is not None
     assert digest(file()) == mine
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user has no entry: everything is compiled each time."""
+
+    def homeless() -> Path:
+        raise RuntimeError("could not determine home directory")
+
+    monkeypatch.delenv("TOKTIER_JAX_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    cache.store(KEY, HEADER, ARRAYS)
+    assert cache.load(KEY) is None
+    with pytest.raises(FileNotFoundError, match="TOKTIER_JAX_CACHE"):
+        cache.cache_dir()

@@ -83,6 +83,14 @@ def test_another_tokenizer_is_a_counted_miss(tmp_path: Path) -> None:
         assert np.array_equal(store.open("a", "abcd").ids, expected(store.engine, "abcd"))
     with SessionStore(StandIn(fingerprint="other"), tmp_path) as store:
         assert store.get("a").text == "abcd"
+        store.open("b", "x")
+    with SessionStore(StandIn(), tmp_path) as store:
+        assert (store.list(), store.get("a").text) == (["a"], "abc")
+        with pytest.raises(UnknownSession):
+            store.delete("b")
+        store.delete("a")
+    with SessionStore(StandIn(fingerprint="other"), tmp_path) as store:
+        assert store.list() == ["a", "b"]
 
 
 def test_two_stores_on_one_session(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 import threading
 from collections import Counter
@@ -94,10 +95,10 @@ def test_a_call_that_fails_holds_no_session(tmp_path: Path, monkeypatch: pytest.
 def test_a_file_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
     SessionStore(StandIn(), tmp_path).close()
     with sqlite3.connect(tmp_path / FILE) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
     connection.close()
     before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(SessionError, match=rf"{FILE} is a session store of version 2"):
+    with pytest.raises(SessionError, match=rf"{FILE} is a session store of version 3"):
         SessionStore(StandIn(), tmp_path)
     assert (tmp_path / FILE).read_bytes() == before
 
@@ -177,3 +178,20 @@ def test_a_fork_waits_for_no_other_session(tmp_path: Path) -> None:
             worker.join(30)
             assert not worker.is_alive()
         assert "there is a session 'b' already" in str(errors[0])
+
+
+def test_a_handle_that_nobody_closes_holds_no_session(tmp_path: Path) -> None:
+    with SessionStore(StandIn(), max_bytes=100_000) as store:
+        for number in range(40):
+            assert store.encode(f"{number} " * 3000).ids.size
+        gc.collect()
+        store.open("a", "b")
+        stats = store.stats()
+        assert stats["handles"] <= 1
+        assert stats["bytes"] < 200_000
+        held = store.open("c", "d")
+        gc.collect()
+        assert store.stats()["handles"] == 1
+        held.close()
+        held.close()
+        assert store.stats()["handles"] == 0

@@ -15,7 +15,8 @@ def check_fork() -> None:
     if _forked_after_jax:
         raise UnsupportedError(
             "this process was forked after JAX had started, and JAX hangs in such a child; start workers with "
-            'multiprocessing\'s "spawn" or "forkserver", fork before the first use, or ask for route="reference"'
+            'multiprocessing\'s "spawn" or "forkserver", fork before the first use, or encode text by text with '
+            'route="reference"'
         )
 
 

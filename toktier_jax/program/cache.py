@@ -25,11 +25,18 @@ _ALIGN = 64
 
 
 def cache_dir() -> Path:
-    """`TOKTIER_JAX_CACHE`, else `$XDG_CACHE_HOME/toktier_jax`, else `~/.cache/toktier_jax`."""
+    """`TOKTIER_JAX_CACHE`, else `$XDG_CACHE_HOME/toktier_jax`, else `~/.cache/toktier_jax`.
+
+    Raises FileNotFoundError for a user without a home.
+    """
     if path := os.environ.get("TOKTIER_JAX_CACHE"):
         return Path(path)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "toktier_jax"
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "toktier_jax"
+    try:
+        return Path.home() / ".cache" / "toktier_jax"
+    except RuntimeError as error:
+        raise FileNotFoundError(f"no place for a cache: {error}; set TOKTIER_JAX_CACHE") from error
 
 
 @functools.cache
@@ -71,8 +78,8 @@ def store(key: str, header: Any, arrays: Mapping[str, np.ndarray]) -> None:
     body[: len(prefix)] = prefix
     for (_, _, _, at), array in zip(index, arrays.values(), strict=True):
         body[base + at : base + at + array.nbytes] = np.ascontiguousarray(array).tobytes()
-    path = cache_dir() / key
     with contextlib.suppress(OSError):
+        path = cache_dir() / key
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
         try:

@@ -2,7 +2,8 @@
 
 What `create`, `save` or `delete` returned from survives the end of the process (`synchronous=NORMAL`; after a loss of
 power the newest changes may be missing, but nothing is torn). Rows are checked when they are read: what does not fit
-its checksum, or belongs to another tokenizer, is a counted miss, and the session begins anew.
+its checksum is a counted miss, and the session begins anew. Tokenizers have names of their own: that another one has a
+session of the name is counted, and changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from toktier_jax.sessions.rows import Stored
 
 FILE = "sessions.sqlite"
 BUSY_SECONDS = 30.0
-VERSION = 1
+VERSION = 2
 LOG_PAGES = 384
 """Pages that the write-ahead log holds before they go to the file; each time costs a sync."""
 
@@ -99,8 +100,7 @@ class Disk:
     def holds(self, name: str, stored: Stored) -> bool:
         """Whether the session of that name is this one at this revision."""
         with self._reading() as connection:
-            row = connection.execute("SELECT id, revision FROM sessions WHERE name = ?", (name,)).fetchone()
-        return row == (stored.id, stored.revision)
+            return rows.head(connection, self._fingerprint, name) == (stored.id, stored.revision)
 
     def load(self, name: str) -> tuple[Record, Stored] | None:
         """The record of a session; None where there is none, or none that can be used, which is counted."""
@@ -123,7 +123,7 @@ class Disk:
                 taken = False
             if taken:
                 raise RevisionConflict(f"session {name!r} was made by another process; open it")
-            rows.delete(connection, name)
+            rows.delete(connection, self._fingerprint, name)
             number = secrets.randbits(62)  # never again: who knows a session by its number must not find another
             stored = Stored(number, record.revision)
             shared = parent is not None and rows.share(connection, stored, record, parent)
@@ -135,12 +135,12 @@ class Disk:
     def save(self, name: str, record: Record, stored: Stored) -> Stored:
         """Writes what is different from `stored`. Raises RevisionConflict if the session was changed since."""
         with self._writing(name) as connection:
-            row = connection.execute("SELECT id, revision FROM sessions WHERE name = ?", (name,)).fetchone()
-            if row is None or row[0] != stored.id:
+            found = rows.head(connection, self._fingerprint, name)
+            if found is None or found[0] != stored.id:
                 raise RevisionConflict(f"session {name!r} was deleted by another process; nothing was changed")
-            if row[1] != stored.revision:
+            if found[1] != stored.revision:
                 raise RevisionConflict(
-                    f"session {name!r} was changed by another process (revision {row[1]}, here {stored.revision}); "
+                    f"session {name!r} was changed by another process (revision {found[1]}, here {stored.revision}); "
                     "nothing was changed: read it again and repeat the call"
                 )
             written = rows.write_rows(connection, stored, record, (record.text.dirty, record.tokens.dirty))
@@ -151,7 +151,7 @@ class Disk:
     def delete(self, name: str) -> bool:
         """Whether there was such a session."""
         with self._writing(name) as connection:
-            return rows.delete(connection, name)
+            return rows.delete(connection, self._fingerprint, name)
 
     # ---- inside ----
 

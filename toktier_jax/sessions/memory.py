@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from toktier_jax.sessions.content import ContentIndex
@@ -16,8 +17,9 @@ from toktier_jax.sessions.session import Entry
 class Memory:
     """Entries with their sizes. Thread-safe; no method waits for an entry's lock.
 
-    entries  by name, or by number where a text has no name; read it with `lock` held
-    bytes    of all entries, about
+    entries    by name, or by number where a text has no name; read it with `lock` held
+    bytes      of all entries, about
+    abandoned  entries that had a handle which was dropped, one for each; appended to without the lock
     """
 
     def __init__(self, ttl: float, max_bytes: int, count: Callable[[str], object]) -> None:
@@ -26,6 +28,7 @@ class Memory:
         self.lock = threading.Lock()
         self.entries: dict[str | int, Entry] = {}
         self.bytes = 0
+        self.abandoned: deque[Entry] = deque()
         self.content = ContentIndex()
         self._swept = time.monotonic()
 
@@ -71,11 +74,17 @@ class Memory:
         if self.bytes <= self._max_bytes:
             return
         with self.lock:
+            self.settle()
             idle = sorted((each for each in self.entries.values() if not each.handles), key=lambda each: each.used)
             for entry in idle:
                 if self.bytes <= self._max_bytes:
                     break
                 self._drop(entry, "evicted")
+
+    def settle(self) -> None:
+        """Counts the handles that were dropped. With the lock held."""
+        while self.abandoned:
+            self.abandoned.popleft().handles -= 1
 
     def _sweep(self) -> None:
         """Sessions that nobody has used for `ttl` leave."""
@@ -84,6 +93,7 @@ class Memory:
             return
         with self.lock:
             self._swept = now
+            self.settle()
             for entry in list(self.entries.values()):
                 if not entry.handles and now - entry.used > self._ttl:
                     self._drop(entry, "expired")

@@ -19,9 +19,9 @@ from toktier_jax.sessions.record import Record
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, revision INTEGER NOT NULL, fingerprint TEXT NOT NULL,
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL, revision INTEGER NOT NULL, fingerprint TEXT NOT NULL,
     leading BLOB NOT NULL, resume INTEGER NOT NULL, distrust TEXT, chunks INTEGER NOT NULL, blocks INTEGER NOT NULL,
-    sum BLOB NOT NULL) STRICT;
+    sum BLOB NOT NULL, UNIQUE (name, fingerprint)) STRICT;
 CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, data BLOB NOT NULL, sum BLOB NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS links (
     session INTEGER NOT NULL, kind INTEGER NOT NULL, seq INTEGER NOT NULL, row INTEGER NOT NULL,
@@ -118,13 +118,20 @@ def write_head(
     connection.execute("INSERT OR REPLACE INTO sessions VALUES (?,?,?,?,?,?,?,?,?,?)", (*values, total))
 
 
-def delete(connection: sqlite3.Connection, name: str) -> bool:
-    found = connection.execute("SELECT id FROM sessions WHERE name = ?", (name,)).fetchone()
+def head(connection: sqlite3.Connection, fingerprint: str, name: str) -> tuple[int, int] | None:
+    """Id and revision of a tokenizer's session, as they are stored: unchecked."""
+    query = "SELECT id, revision FROM sessions WHERE name = ? AND fingerprint = ?"
+    return connection.execute(query, (name, fingerprint)).fetchone()
+
+
+def delete(connection: sqlite3.Connection, fingerprint: str, name: str) -> bool:
+    found = head(connection, fingerprint, name)
     if found is None:
         return False
-    rows = connection.execute("SELECT row FROM links WHERE session = ?", found).fetchall()
-    connection.execute("DELETE FROM links WHERE session = ?", found)
-    connection.execute("DELETE FROM sessions WHERE id = ?", found)
+    number = found[:1]
+    rows = connection.execute("SELECT row FROM links WHERE session = ?", number).fetchall()
+    connection.execute("DELETE FROM links WHERE session = ?", number)
+    connection.execute("DELETE FROM sessions WHERE id = ?", number)
     connection.executemany(_DROP, rows)
     return True
 
@@ -136,12 +143,15 @@ def names(connection: sqlite3.Connection, fingerprint: str) -> list[str]:
 
 
 def load(connection: sqlite3.Connection, fingerprint: str, name: str) -> tuple[Record, Stored] | None:
-    row = connection.execute("SELECT * FROM sessions WHERE name = ?", (name,)).fetchone()
+    """A tokenizer's session; None where nobody has one of that name. Raises Unusable for a damaged one, and where only
+    other tokenizers have one."""
+    own = "SELECT * FROM sessions WHERE name = ? AND fingerprint = ?"
+    row = connection.execute(own, (name, fingerprint)).fetchone()
     if row is None:
+        if connection.execute("SELECT 1 FROM sessions WHERE name = ?", (name,)).fetchone():
+            raise Unusable("foreign")
         return None
-    number, _, revision, owner, leading, resume, distrust, chunks, blocks, total = row
-    if owner != fingerprint:
-        raise Unusable("foreign")
+    number, _, revision, _, leading, resume, distrust, chunks, blocks, total = row
     query = (
         "SELECT l.seq, l.row, l.gap, l.sum, r.data, r.sum FROM links l LEFT JOIN rows r ON r.id = l.row "
         "WHERE l.session = ? AND l.kind = ? ORDER BY l.seq"

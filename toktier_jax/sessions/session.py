@@ -58,6 +58,7 @@ class Host(Protocol):
     def observed(self, entry: Entry, changes: Counter[str], seconds: float) -> None: ...
     def fork(self, entry: Entry, name: str) -> Session: ...
     def release(self, entry: Entry) -> None: ...
+    def abandoned(self, entry: Entry) -> None: ...
 
 
 class Session:
@@ -71,6 +72,8 @@ class Session:
         self._host = host
         self._entry = entry
         self._closed = False
+        self._finalizer = weakref.finalize(self, host.abandoned, entry)  # a handle that is dropped is as good as closed
+        self._finalizer.atexit = False
 
     @property
     def name(self) -> str:
@@ -121,10 +124,10 @@ class Session:
     def _change(self, start: int, stop: int, text: str) -> Patch:
         began = time.perf_counter()
         entry, host = self._entry, self._host
-        record = host.begin(entry)
         if start == stop and not text:
             empty = np.zeros(0, np.int32)
-            return Patch(record.count, empty, 0, record.revision)
+            return Patch(entry.record.count, empty, 0, entry.record.revision)
+        record = host.begin(entry)
         changes: Counter[str] = Counter()
         try:
             patch = repair(record, host.engine, start, stop, text, changes)
@@ -213,6 +216,7 @@ class Session:
         with self._entry.lock:
             if not self._closed:
                 self._closed = True
+                self._finalizer.detach()
                 self._host.release(self._entry)
 
     def __enter__(self) -> Session:

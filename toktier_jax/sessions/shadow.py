@@ -25,6 +25,7 @@ import numpy as np
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.sessions.engine import Engine
 from toktier_jax.sessions.record import Record
+from toktier_jax.shrink import shrink
 
 if TYPE_CHECKING:
     from toktier_jax.sessions.session import Entry
@@ -33,7 +34,7 @@ WAITING = 16
 """Samples that wait at most."""
 
 REPRODUCTION = 200
-"""Characters of a reproduction that the search aims at."""
+"""Characters shown of a text on which the engine is not wrong by itself."""
 
 SEARCH_SECONDS = 10.0
 
@@ -196,32 +197,15 @@ class ShadowVerifier:
             return None
 
     def _reproduce(self, text: str, around: int) -> str:
-        """The smallest text found, by halving what surrounds the place and then leaving out parts."""
+        """The smallest text found on which the engine is wrong; what surrounds the place where it is wrong on no part."""
         end = time.monotonic() + SEARCH_SECONDS
-        near = _around(text, around, REPRODUCTION // 2)
         reach = 8
-        while reach < 2 * len(text):
+        while reach < 2 * len(text) and time.monotonic() < end:
             part = _around(text, around, reach)
             if self._wrong(part):
-                near = part
-                break
-            if time.monotonic() > end:
-                return near
+                return shrink(part, self._wrong, end - time.monotonic())
             reach *= 4
-        else:
-            return near
-        size = len(near) // 2
-        while size and time.monotonic() < end:
-            at, shrunk = 0, False
-            while at < len(near) and time.monotonic() < end:
-                shorter = near[:at] + near[at + size :]
-                if self._wrong(shorter):
-                    near, shrunk = shorter, True
-                else:
-                    at += size
-            if not shrunk or size > len(near) // 2:
-                size //= 2
-        return near[: max(REPRODUCTION, 1)] if len(near) > REPRODUCTION else near
+        return _around(text, around, REPRODUCTION // 2)
 
     def _write(self, entry: Entry, record: Record, text: str, position: int) -> Path | None:
         if self._folder is None:

@@ -153,6 +153,7 @@ class SessionStore:
     def stats(self) -> dict[str, Any]:
         """Counters since the store was opened, and what it holds."""
         with self._memory.lock:
+            self._memory.settle()
             entries, held = list(self._memory.entries.values()), self._memory.bytes
         with self._lock:
             counts, changes, seconds = dict(self._counts), dict(self._changes), self._seconds
@@ -234,6 +235,10 @@ class SessionStore:
         if made is None:
             raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
         return made
+
+    def abandoned(self, entry: Entry) -> None:
+        """A handle was dropped and never closed. The garbage collector calls this anywhere: no lock is taken."""
+        self._memory.abandoned.append(entry)
 
     def release(self, entry: Entry, handles: int = 1) -> None:
         with self._memory.lock:
