@@ -4,8 +4,8 @@
 
 Open loop, Poisson arrivals: 2.3% are cold starts of a new context (log-normal, median 40 K, at most 120 K characters),
 the others append a log-normal 1.4 K to one of those. Sessions with 5% shadow verification, beside a stateless front
-end that encodes each request's whole context with `tokenizers`. Two worker threads each. The rates are compared at 50 ms,
-or, where the stateless front end is never as fast, at 500 ms.
+end that encodes each request's whole context with `tokenizers`. Two worker threads each. The rates are compared at
+50 ms, or, where the stateless front end is never as fast, at 500 ms.
 """
 
 from __future__ import annotations

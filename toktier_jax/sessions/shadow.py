@@ -197,7 +197,7 @@ class ShadowVerifier:
             return None
 
     def _reproduce(self, text: str, around: int) -> str:
-        """The smallest text found on which the engine is wrong; what surrounds the place where it is wrong on no part."""
+        """The smallest text found on which the engine is wrong; where it is on no part, what is round the place."""
         end = time.monotonic() + SEARCH_SECONDS
         reach = 8
         while reach < 2 * len(text) and time.monotonic() < end:
