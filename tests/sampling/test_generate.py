@@ -192,6 +192,32 @@ def test_truncation_acts_once_on_the_covers(tok: Any, lm: Any) -> None:
 
 
 @pytest.mark.parametrize("boundary", BOUNDARIES)
+@pytest.mark.parametrize("options", [{"top_p": 0.0}, {"top_p": 1e-45}, {"min_p": 1.0}, {"top_k": 1}], ids=repr)
+def test_what_leaves_the_best_alone_is_greedy(tok: Any, lm: Any, boundary: str, options: dict) -> None:
+    """Within what the boundary and a constraint allow, too."""
+    prompts = ["it's a d", "https", "ht"]
+    allowed = np.zeros((3, lm.vocab_size), bool)
+    allowed[:, 80:240] = True
+    for constraint in (None, Only(jnp.asarray(allowed))):
+        outs, greedy = (
+            sampling.generate(lm, tok, prompts, boundary=boundary, max_tokens=4, constraint=constraint, **given)
+            for given in (options, {"temperature": 0})
+        )
+        assert [(out.boundary.kept, out.ids) for out in outs] == [(out.boundary.kept, out.ids) for out in greedy]
+
+
+@pytest.mark.parametrize("boundary", ["none", "heal"])
+def test_a_temperature_near_0_is_greedy(tok: Any, lm: Any, boundary: str) -> None:
+    """The reciprocal of 1e-38 is near the largest float32, and 1e-50 is 0 there."""
+    for temperature in (1e-38, 1e-50):
+        outs = [
+            sampling.generate(lm, tok, "it's a d", boundary=boundary, max_tokens=4, temperature=t).ids
+            for t in (temperature, 0)
+        ]
+        assert outs[0] == outs[1]
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_what_follows_the_boundary_is_the_models_own(tok: Any, lm: Any, boundary: str) -> None:
     """Forwarded alone, without a cache: positions and what is seen are right, too."""
     out = sampling.generate(lm, tok, "it's a d", boundary=boundary, temperature=0, max_tokens=6)
@@ -584,6 +610,7 @@ class Padded(HashModel):
         ({"heal_tokens": "all", "boundary": "heal"}, "heal_tokens='all'"),
         ({"boundary": "exakt"}, "boundary='exakt'"),
         ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"repetition_penalty": 1e-50}, "repetition_penalty=1e-50"),
         ({"context_start": 999}, "context_start=999"),
         ({"context_start": "a"}, "context_start='a'"),
         ({"stop": None}, "stop=None"),

@@ -35,6 +35,7 @@ def truncated(
 ) -> Float[Array, "batch n"]:
     """The scores with -inf for what top-k, then top-p, then min-p leave out; equal scores share a fate.
 
+    The best always stays: top_p = 0 leaves it alone.
     Thresholds are found by bisection on the bits of the probabilities, which order as the numbers do: no sort.
     """
     probabilities = jax.nn.softmax(scores, axis=-1)
@@ -48,6 +49,7 @@ def truncated(
     least = _threshold(bits, lambda above: jnp.sum(jnp.where(above, probabilities, 0.0), axis=-1) >= top_p)
     keep &= (bits >= least[:, None]) | (top_p >= 1.0)
     keep &= probabilities >= min_p * jnp.max(probabilities, axis=-1, keepdims=True)
+    keep |= scores >= jnp.max(scores, axis=-1, keepdims=True)
     return jnp.where(keep, scores, _NEVER)
 
 

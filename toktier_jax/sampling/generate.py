@@ -43,7 +43,7 @@ def generate(
     boundary            "exact": from the model's distribution over text that begins with the prompt; "heal": the last
                         tokens are dropped and spelled again; "none": from the prompt's ids. See docs/sampling.md
     max_tokens          tokens with bytes past the prompt
-    temperature         0 is greedy (for "exact": the most probable cover at temperature 1)
+    temperature         0 is greedy (for "exact": the most probable cover at temperature 1); the least is 1e-6
     top_k, top_p, min_p truncation, in this order; 0, 1 and 0 are off
     stop                strings at which the text ends; they are not part of it
     logprobs            how many alternatives to report a token

@@ -37,13 +37,8 @@ class Request:
     reuse: PrefixCache | None = None
 
     def __post_init__(self) -> None:
-        for name, low, high, whole in _LIMITS:
-            value = getattr(self, name)
-            kind = int | np.integer if whole else int | float | np.integer | np.floating
-            if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
-                raise InputError(f"{name}={value!r}: expected a {'whole ' if whole else ''}number from {low} to {high}")
-        if self.repetition_penalty <= 0:
-            raise InputError("repetition_penalty: expected a number above 0")
+        for name in LIMITS:
+            check_number(name, getattr(self, name))
         stop_ids = self.stop_ids
         if stop_ids is not None and not (isinstance(stop_ids, Collection) and all(map(_is_id, stop_ids))):
             raise InputError(f"stop_ids={stop_ids!r}: expected a list of ids, () for none, or None")
@@ -58,13 +53,31 @@ def _is_id(value: Any) -> bool:
     return is_whole(value) and 0 <= value < 1 << 31
 
 
-_LIMITS = (
-    ("max_tokens", 1, 1 << 24, True),
-    ("temperature", 0.0, 1e6, False),
-    ("top_k", 0, 1 << 30, True),
-    ("top_p", 0.0, 1.0, False),
-    ("min_p", 0.0, 1.0, False),
-    ("seed", -(1 << 63), (1 << 63) - 1, True),
-    ("logprobs", 0, 1 << 10, True),
-    ("repetition_penalty", 0.0, 1e6, False),
-)
+LIMITS: dict[str, tuple[float, float]] = {
+    "max_tokens": (1, 1 << 24),
+    "temperature": (0.0, 1e6),
+    "top_k": (0, 1 << 30),
+    "top_p": (0.0, 1.0),
+    "min_p": (0.0, 1.0),
+    "seed": (-(1 << 63), (1 << 63) - 1),
+    "logprobs": (0, 1 << 10),
+    "repetition_penalty": (1e-6, 1e6),
+}
+"""The least and the largest value of each number; the whole ones are those with whole limits."""
+
+LEAST_TEMPERATURE = 1e-6
+"""A positive temperature below it counts as it: divided by less, float32 logits overflow, and the draw means nothing."""
+
+
+def check_number(name: str, value: Any, limits: tuple[float, float] | None = None) -> None:
+    """Raises InputError unless `value` is a number within `limits`, or within those of LIMITS."""
+    low, high = LIMITS[name] if limits is None else limits
+    whole = isinstance(low, int)
+    kind = int | np.integer if whole else int | float | np.integer | np.floating
+    if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+        raise InputError(f"{name}={value!r}: expected a {'whole ' if whole else ''}number from {low} to {high}")
+
+
+def divisor(temperature: float) -> float:
+    """What logits are divided by: 1 where the draw is greedy."""
+    return max(float(temperature), LEAST_TEMPERATURE) if temperature else 1.0

@@ -16,7 +16,7 @@ from toktier_jax.sampling.placement import device_tables, gatherer, on_device, o
 from toktier_jax.sampling.prefill import bucket, prefill
 from toktier_jax.sampling.prompt import read_prompts
 from toktier_jax.sampling.repair import repair
-from toktier_jax.sampling.request import Request
+from toktier_jax.sampling.request import Request, divisor
 from toktier_jax.sampling.results import Completion, Event
 from toktier_jax.sampling.vocabulary import check_logits, padded, vocabulary_of
 
@@ -52,7 +52,7 @@ class Run:
         rests = [row.rest for row in self.rows]
         tables = heal_tables(vocabulary, rests, size) if any(rests) else None
         return loop.Settings(
-            temperature=np.float32(request.temperature or 1.0),
+            temperature=np.float32(divisor(request.temperature)),
             truncation=(np.int32(request.top_k), np.float32(request.top_p), np.float32(request.min_p)),
             penalty=np.float32(request.repetition_penalty),
             max_tokens=np.int32(request.max_tokens),
