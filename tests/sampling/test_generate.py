@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from toktier_jax import sampling
+from toktier_jax import models, sampling
 from toktier_jax.errors import CapacityError, InputError
 from toktier_jax.sampling import loop as loops
 from toktier_jax.sampling import stops
@@ -268,8 +268,9 @@ def test_a_penalty_sees_the_prompt_and_each_nodes_path(tok: Any, lm: Any) -> Non
 
 
 def test_a_seed_gives_the_same_text_and_another_one_another(tok: Any, lm: Any) -> None:
-    texts = [sampling.generate(lm, tok, "a", seed=seed, max_tokens=8).data for seed in (1, 1, 2)]
-    assert texts[0] == texts[1] != texts[2]
+    texts = [sampling.generate(lm, tok, "a", seed=seed, max_tokens=8).data for seed in (1, 1, 2, 1 + (1 << 32), -1)]
+    assert texts[0] == texts[1]
+    assert len(set(texts)) == 4
 
 
 def test_stop_strings_are_found_over_bytes_and_cut(tok: Any, lm: Any) -> None:
@@ -522,6 +523,53 @@ def test_a_prefix_cache_that_is_too_short_says_so(tok: Any, lm: Any) -> None:
         sampling.generate(lm, tok, "it's", max_tokens=40, reuse=sampling.PrefixCache(lm, 16))
     with pytest.raises(InputError, match="one row"):
         sampling.generate(lm, tok, ["a", "b"], reuse=sampling.PrefixCache(lm, 64))
+
+
+# ---- a model of one's own ----
+
+
+class Plain(HashModel):
+    """No more than the four members: its cache is a dict, and its mask has to be as wide as that."""
+
+    def init_cache(self, batch: int, length: int) -> Any:
+        ids, places = super().init_cache(batch, length).layers
+        return {"length": jnp.zeros((batch,), jnp.int32), "ids": ids, "places": places}
+
+    def gather(self, cache: Any, rows: jax.Array) -> Any:
+        return self._plain(super().gather(self._cache(cache), rows))
+
+    def apply(self, params: Any, tokens: jax.Array, positions: jax.Array, cache: Any, mask: jax.Array):
+        assert mask.shape == (*tokens.shape, cache["ids"].shape[1])
+        logits, after = super().apply(params, tokens, positions, self._cache(cache), mask)
+        return logits, self._plain(after)
+
+    @staticmethod
+    def _cache(cache: Any) -> models.Cache:
+        return models.Cache(cache["length"], (cache["ids"], cache["places"]), cache["ids"].shape[1])
+
+    @staticmethod
+    def _plain(cache: models.Cache) -> Any:
+        return {"length": cache.length, "ids": cache.layers[0], "places": cache.layers[1]}
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_model_needs_no_more_than_the_four_members(tok: Any, boundary: str) -> None:
+    for prompt, text in (("it's a d", b"ampf"), (["ht", "it's"], None)):
+        options: dict[str, Any] = {"boundary": boundary, "max_tokens": 3, "stop_ids": ()}
+        if text is not None:
+            options["constraint"] = Recorder(tok, HashModel(tok).vocab_size, text)
+            options["max_tokens"] = 1
+        ours, theirs = (sampling.generate(lm, tok, prompt, **options) for lm in (HashModel(tok), Plain(tok)))
+        assert ours == theirs
+
+
+def test_a_cache_of_ones_own_is_rolled_back_by_gather(tok: Any) -> None:
+    lm = Plain(tok)
+    cache = sampling.PrefixCache(lm, 64)
+    for prompt in ("it's the thing", "it's the dam", "it"):
+        out = sampling.generate(lm, tok, prompt, max_tokens=3, reuse=cache, stop_ids=())
+        assert out.ids == sampling.generate(lm, tok, prompt, max_tokens=3, stop_ids=()).ids
+    assert out.boundary.reused > 0
 
 
 # ---- bad input ----

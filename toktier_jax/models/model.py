@@ -41,11 +41,15 @@ class Model(Protocol):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Cache:
-    """The filled slots of each row, and what the layers remember of them. `length` can be set back to roll back."""
+    """The filled slots of each row, and what the layers remember of them."""
 
     length: Int32[Array, " batch"]
     layers: Any
     capacity: int = field(metadata={"static": True})
+
+    def rolled_back(self, count: int) -> Cache:
+        """The same with the first `count` slots of each row, without a copy."""
+        return Cache(jnp.full_like(self.length, count), self.layers, self.capacity)
 
 
 Forward = Callable[..., tuple[Array, Any]]

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from toktier_jax.sampling import loop, stops
-from toktier_jax.sampling.per_model import per_model
 from toktier_jax.sampling.vocabulary import Vocabulary, padded
 
 
@@ -29,11 +28,6 @@ def device_tables(vocabulary: Vocabulary, size: int) -> tuple[Any, Any, Any]:
 def token_bytes(vocabulary: Vocabulary, size: int) -> Any:
     """uint8 [size, longest] on the device."""
     return jnp.asarray(stops.byte_table(vocabulary, size))
-
-
-@per_model
-def gatherer(lm: Any) -> Any:
-    return jax.jit(lambda cache, rows: lm.gather(cache, rows), donate_argnums=0)
 
 
 def owned(state: Any) -> Any:

@@ -51,7 +51,13 @@ class PrefixCache:
         new = np.asarray(trunk[: len(ids)], np.int64)
         differ = np.flatnonzero(ids[: len(new)] != new)
         shared = min(int(differ[0]) if len(differ) else len(new), len(trunk) - 1)
-        return dataclasses.replace(cache, length=jnp.full((1,), shared, jnp.int32)), shared
+        return self._rolled_back(cache, shared), shared
+
+    def _rolled_back(self, cache: Any, shared: int) -> Any:
+        if hasattr(cache, "rolled_back"):  # models.Cache: without a copy
+            return cache.rolled_back(shared)
+        slots = np.arange(self.capacity, dtype=np.int32)
+        return gatherer(self.lm)(cache, np.where(slots < shared, slots, -1)[None])
 
     def put(self, cache: Any, ids: Sequence[int]) -> None:
         """What the cache holds after a call."""
@@ -60,10 +66,12 @@ class PrefixCache:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Prefilled:
-    """logits float32 [B, K, V] of the flat nodes of each row; the cache, trees included; ids reused, calls made."""
+    """logits float32 [B, K, V] of the flat nodes of each row; the cache, trees included, and its slots a row; ids
+    reused, calls made."""
 
     logits: Array
     cache: Any
+    capacity: int
     reused: tuple[int, ...]
     forwarded: tuple[int, ...]
     padded: int
@@ -78,10 +86,10 @@ def prefill(lm: Any, trees: Sequence[Tree], room: int, reuse: PrefixCache | None
         if need > reuse.capacity:
             raise CapacityError(f"the prefix cache has {reuse.capacity} slots and {need} are needed: make a longer one")
         cache, held = reuse.take(trees[0].trunk)
-        start = [held]
+        capacity, start = reuse.capacity, [held]
     else:
-        cache, start = lm.init_cache(len(trees), bucket(need, 64)), [0] * len(trees)
-    capacity = reuse.capacity if reuse is not None else bucket(need, 64)
+        capacity = bucket(need, 64)
+        cache, start = lm.init_cache(len(trees), capacity), [0] * len(trees)
     rows = [np.concatenate([np.array(t.trunk[s:], np.int32), t.tokens[1:]]) for t, s in zip(trees, start, strict=True)]
     trunks = [len(t.trunk) - s for t, s in zip(trees, start, strict=True)]
     nodes = bucket(max(len(t.tokens) for t in trees), 1)
@@ -118,7 +126,7 @@ def prefill(lm: Any, trees: Sequence[Tree], room: int, reuse: PrefixCache | None
         calls += 1
     assert logits is not None
     padded = sum(bucket(min(longest - begin, CHUNK)) for begin in range(0, longest, CHUNK))
-    return Prefilled(logits, cache, tuple(start), tuple(map(len, rows)), padded, calls)
+    return Prefilled(logits, cache, capacity, tuple(start), tuple(map(len, rows)), padded, calls)
 
 
 def visible(
@@ -154,6 +162,12 @@ def _forward(lm: Any, capacity: int) -> Callable[..., tuple[Array, Any]]:
         return jnp.take_along_axis(logits, at[:, :, None], axis=1).astype(jnp.float32), cache
 
     return jax.jit(run, donate_argnums=1)
+
+
+@per_model
+def gatherer(lm: Any) -> Callable[..., Any]:
+    """`lm.gather`, jitted, with the cache donated."""
+    return jax.jit(lambda cache, rows: lm.gather(cache, rows), donate_argnums=0)
 
 
 @per_model

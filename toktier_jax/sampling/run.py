@@ -12,8 +12,8 @@ from toktier_jax.errors import InputError
 from toktier_jax.sampling import constraints, exact, loop, stops
 from toktier_jax.sampling.healing import heal_tables
 from toktier_jax.sampling.outcome import Events, Reader
-from toktier_jax.sampling.placement import device_tables, gatherer, on_device, on_host, owned, token_bytes
-from toktier_jax.sampling.prefill import bucket, prefill
+from toktier_jax.sampling.placement import device_tables, on_device, on_host, owned, token_bytes
+from toktier_jax.sampling.prefill import bucket, gatherer, prefill
 from toktier_jax.sampling.prompt import read_prompts
 from toktier_jax.sampling.repair import repair
 from toktier_jax.sampling.request import Request, divisor
@@ -39,7 +39,7 @@ class Run:
         room = min(request.max_tokens + longest + 1, max(1, self.context_length - 1))
         self.size = bucket(request.max_tokens + longest + 1)
         self.filled = prefill(lm, [row.tree for row in self.rows], room, request.reuse)
-        self.slots = getattr(self.filled.cache, "capacity", self.size)
+        self.slots = self.filled.capacity
         self.settings = self._settings()
         self.heals = self.settings.heal is not None
         self.constraint_state = None if request.constraint is None else request.constraint.init()
@@ -82,7 +82,9 @@ class Run:
     def _start(self) -> loop.State:
         """The state after it."""
         request, batch = self.request, len(self.rows)
-        seed = jax.random.key(np.uint32(request.seed & 0xFFFFFFFF))
+        low, high = (np.uint32(int(request.seed) >> shift & 0xFFFFFFFF) for shift in (0, 32))
+        seed = jax.random.key(low)
+        seed = jax.random.fold_in(seed, high) if high else seed
         keys = jax.vmap(lambda row: jax.random.fold_in(seed, row))(jnp.arange(batch, dtype=jnp.int32))
         shape = (batch, self.size, request.logprobs)
         state = loop.State(
