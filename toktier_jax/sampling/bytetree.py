@@ -48,12 +48,9 @@ class PathTree:
         self.lm, self.known, self.temperature, self.chunk = lm, known, temperature, chunk
         self.params = getattr(lm, "params", None)
         self.capacity = bucket(room, 64)
-        self.calls = self.forwarded = 0
-        self._reset()
-
-    def _reset(self) -> None:
+        self.calls = self.forwarded = self.used = 0
         self.root = PathNode(-1, None)
-        self.cache, self.used = self.lm.init_cache(1, self.capacity), 0
+        self.cache = lm.init_cache(1, self.capacity)
 
     def logprobs(self, paths: Sequence[Sequence[int]]) -> list[np.ndarray]:
         """float64 [V] after each path (of at least one id), all in one call where they fit."""
@@ -63,9 +60,10 @@ class PathTree:
             raise InputError(f"the text has {longest} tokens and the model's context {limit}")
         nodes, fresh = self._find(paths)
         if self.used + len(fresh) > self.capacity:  # begin anew with what is needed now
-            self.capacity = bucket(2 * (longest + sum(len(path) for path in paths) - longest + len(fresh)), 64)
-            self._reset()
+            self.root = PathNode(-1, None)
             nodes, fresh = self._find(paths)
+            self.capacity = max(self.capacity, bucket(len(fresh) + len(fresh) // 2, 64))
+            self.cache, self.used = self.lm.init_cache(1, self.capacity), 0
         self._forward(fresh, {id(node) for node in nodes if node.logprobs is None})
         return [node.logprobs for node in nodes if node.logprobs is not None]
 
