@@ -7,7 +7,7 @@ import pytest
 
 from toktier_jax import sampling
 from toktier_jax.errors import InputError
-from toktier_jax.sampling import bytetree
+from toktier_jax.sampling import bytetree, merges
 from toktier_jax.sampling.distribution import ByteWalk
 from toktier_jax.sampling.vocabulary import vocabulary_of
 
@@ -145,6 +145,28 @@ def test_the_mask_of_a_chain_costs_a_row_a_token(monkeypatch: pytest.MonkeyPatch
     tree.logprobs([tuple(range(200))])
     assert tree.forwarded == 200
     assert len(walked) <= 1
+
+
+def test_paths_that_share_a_trunk_share_its_slots() -> None:
+    lm = small.model(small.tokenizer(bos=True).vocab_size, context=512)
+    known = np.ones(lm.vocab_size, bool)
+    trunk = tuple(range(300))
+    paths = [(*trunk, id, id) for id in range(20)]
+    tree = bytetree.PathTree(lm, known, 64)
+    rows = tree.logprobs(paths)
+    assert tree.capacity < 1000
+    for path, row in list(zip(paths, rows, strict=True))[::7]:
+        alone = bytetree.PathTree(lm, known, 512).logprobs([path])[0]
+        assert np.allclose(row, alone, atol=1e-5)
+
+
+def test_the_pairs_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = merges.merges_of(small.tokenizer().spec, vocabulary_of(small.tokenizer()).strings)
+    answers = [rules.pair(left, right) for left in range(9) for right in range(9)]
+    monkeypatch.setattr(merges, "_KEPT", 16)
+    assert [rules.pair(left, right) for right in range(9, 20) for left in range(9)]
+    assert len(rules._pairs) <= 16
+    assert [rules.pair(left, right) for left in range(9) for right in range(9)] == answers
 
 
 def test_sampled_bytes_follow_the_chain_of_next_bytes() -> None:

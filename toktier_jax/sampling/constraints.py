@@ -73,8 +73,7 @@ def allowed(
 def fed(constraint: Constraint, state: Any, vocabulary: Vocabulary, rests: Sequence[bytes]) -> Any:
     """The state after each row's bytes."""
     for row, rest in enumerate(rests):
-        ids = vocabulary.by_bytes.get(rest) or vocabulary.greedy(rest)
-        for id in ids[:1] if rest in vocabulary.by_bytes else ids:
+        for id in vocabulary.by_bytes.get(rest, ())[:1] or vocabulary.greedy(rest):
             state = constraint.advance(state, one_token(len(rests), row, id))
     return state
 

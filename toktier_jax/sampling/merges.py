@@ -15,6 +15,8 @@ from toktier_jax.spec.byte_alphabet import from_alphabet
 from toktier_jax.spec.types import BPE, BytePairRanks, TokenizerSpec
 
 _NEVER = 1 << 60
+_KEPT = 1 << 17
+"""Pairs whose answer is kept: some 20 MB."""
 
 
 class Rules(Protocol):
@@ -47,6 +49,8 @@ class Merges:
         """Whether left + right, in one piece, encodes to exactly these two."""
         key = left, right
         if (known := self._pairs.get(key)) is None:
+            if len(self._pairs) >= _KEPT:
+                self._pairs.clear()
             known = self._pairs[key] = self._pair(left, right)
         return known
 
