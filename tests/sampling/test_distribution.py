@@ -181,6 +181,45 @@ def test_sampled_bytes_follow_the_chain_of_next_bytes() -> None:
         text += bytes([byte])
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_bytes": -1}, "max_bytes=-1"),
+        ({"max_bytes": 1.5}, "max_bytes=1.5"),
+        ({"temperature": float("nan")}, "temperature=nan"),
+        ({"temperature": -1.0}, "temperature=-1"),
+        ({"temperature": "hot"}, "temperature='hot'"),
+        ({"seed": 1.5}, "seed=1.5"),
+        ({"seed": 1 << 64}, "seed="),
+    ],
+)
+def test_bad_numbers_are_named(options: dict, message: str) -> None:
+    tok = small.tokenizer(bos=True)
+    with pytest.raises(InputError, match=message):
+        sampling.sample_bytes(small.model(tok.vocab_size), tok, "it's", **options)
+
+
+def test_a_seed_may_be_negative_and_a_temperature_near_0() -> None:
+    tok = small.tokenizer(bos=True)
+    lm = small.model(tok.vocab_size)
+    assert len(sampling.sample_bytes(lm, tok, "it's", seed=-1, max_bytes=2)) <= 2
+    assert len(sampling.sample_bytes(lm, tok, "it's", temperature=1e-320, max_bytes=2)) <= 2
+
+
+def test_what_cannot_be_scored_is_named() -> None:
+    tok = small.tokenizer(bos=True)
+    lm = small.model(tok.vocab_size)
+    for prompt, more, message in (
+        ("a\ud800", "b", "the prompt holds a lone surrogate at character 1"),
+        ("a", "b\udc00", "the continuation holds a lone surrogate at character 1"),
+        ([65], "b", "prompt: list"),
+        ("a", 3, "continuation: int"),
+        ("a", b"\xff", "UTF-8 at byte 1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            sampling.score(lm, tok, prompt, more)  # type: ignore[arg-type]  # that is the point
+
+
 def test_without_bos_the_context_has_to_be_given_and_id_0_is_one() -> None:
     tok = small.tokenizer()
     lm = small.model(tok.vocab_size)

@@ -563,6 +563,46 @@ def test_a_model_needs_no_more_than_the_four_members(tok: Any, boundary: str) ->
         assert ours == theirs
 
 
+@dataclasses.dataclass
+class Compared:
+    """A plain dataclass: it has `==`, and so no hash."""
+
+    lm: Any
+
+    @property
+    def vocab_size(self) -> int:
+        return self.lm.vocab_size
+
+    def init_cache(self, batch: int, length: int) -> Any:
+        return self.lm.init_cache(batch, length)
+
+    def gather(self, cache: Any, rows: jax.Array) -> Any:
+        return self.lm.gather(cache, rows)
+
+    def apply(self, *inputs: Any) -> Any:
+        return self.lm.apply(*inputs)
+
+
+class Slotted:
+    """A model that cannot be referred to weakly."""
+
+    __slots__ = ("apply", "gather", "init_cache", "vocab_size")
+
+    def __init__(self, lm: Any) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(lm, name))
+
+
+def test_a_model_need_not_be_hashable_but_weakly_referable(tok: Any) -> None:
+    lm = HashModel(tok)
+    assert sampling.generate(Compared(lm), tok, "it's", max_tokens=2) == sampling.generate(lm, tok, "it's", max_tokens=2)
+    for call in (sampling.generate, sampling.next_byte_distribution):
+        with pytest.raises(InputError, match="Slotted, which cannot be referred to weakly"):
+            call(Slotted(HashModel(tok)), tok, "it's")
+        with pytest.raises(InputError, match="no vocab_size, init_cache, apply, gather"):
+            call(None, tok, "it's")
+
+
 def test_a_cache_of_ones_own_is_rolled_back_by_gather(tok: Any) -> None:
     lm = Plain(tok)
     cache = sampling.PrefixCache(lm, 64)
@@ -661,6 +701,7 @@ class Padded(HashModel):
         ({"repetition_penalty": 1e-50}, "repetition_penalty=1e-50"),
         ({"context_start": 999}, "context_start=999"),
         ({"context_start": "a"}, "context_start='a'"),
+        ({"logprobs": 1000}, "logprobs=1000: the model has 307 logits"),
         ({"stop": None}, "stop=None"),
         ({"stop": 5}, "stop=5"),
         ({"stop": "\ud800"}, "lone surrogate"),

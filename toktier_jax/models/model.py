@@ -27,6 +27,10 @@ class Model(Protocol):
     `mask[b, t, s]` says that token t may attend to slot s (its own slot included); a layer adds its own window, from
     positions. `gather` keeps the slots rows[b, 0], rows[b, 1], ... (int32 [B, R], R <= S) of row b, in that order, as
     slots 0, 1, ...; -1 ends a row's list. Where a model has an attribute `params`, that is what to pass as `params`.
+
+    Sampling keeps what it jits for a model for as long as the model lives, and tells models apart by identity, whatever
+    `==` says. So a model can be referred to weakly (a class with `__slots__` needs "__weakref__" among them), and what
+    `apply` reads of it, `params` aside, does not change.
     """
 
     vocab_size: int

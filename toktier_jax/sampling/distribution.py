@@ -9,9 +9,10 @@ import numpy as np
 from toktier_jax.errors import InputError
 from toktier_jax.sampling.bytetree import PathTree
 from toktier_jax.sampling.covers import Covers, cover_rules
-from toktier_jax.sampling.prompt import NO_CONTEXT, Context, read_prompts
+from toktier_jax.sampling.prompt import NO_CONTEXT, Context, read_prompts, utf8
+from toktier_jax.sampling.request import check_number, divisor
 from toktier_jax.sampling.tree import plant
-from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, check_logits, padded, vocabulary_of
+from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, check_model, padded, vocabulary_of
 
 END = 256
 """The index of the end of text: every special token, whole."""
@@ -38,10 +39,14 @@ def sample_bytes(
 ) -> bytes:
     """Bytes past `prompt`, each drawn from the next-byte distribution, until the text ends or `max_bytes`.
 
-    `temperature` acts on the model's conditionals, once; 0 takes the most probable byte at temperature 1.
+    `temperature` acts on the model's conditionals, once; 0 takes the most probable byte at temperature 1, the least is
+    1e-6. Raises InputError for numbers that `generate` does not take either.
     """
-    walk = ByteWalk(lm, tok, prompt, context_start=context_start, temperature=temperature or 1.0)
-    random, data = np.random.default_rng(seed), b""
+    check_number("max_bytes", max_bytes, (0, 1 << 24))
+    check_number("temperature", temperature)
+    check_number("seed", seed)
+    walk = ByteWalk(lm, tok, prompt, context_start=context_start, temperature=divisor(temperature))
+    random, data = np.random.default_rng(int(seed) % (1 << 64)), b""
     while len(data) < max_bytes:
         shares = np.exp(walk.next())
         byte = int(np.argmax(shares)) if temperature == 0 else int(random.choice(257, p=shares / shares.sum()))
@@ -61,7 +66,10 @@ def score(
     lm: Any, tok: TokenizerLike, prompt: Any, continuation: str | bytes, *, context_start: int | None = None
 ) -> float:
     """log p(the text goes on with `continuation` | it begins with `prompt`), whatever the tokens at the boundary."""
-    whole = _bytes(prompt) + _bytes(continuation)
+    for what, text in (("prompt", prompt), ("continuation", continuation)):
+        if not isinstance(text, str | bytes | bytearray):
+            raise InputError(f"{what}: {type(text).__name__} is neither text nor bytes, which score needs")
+    whole = utf8(prompt, "the prompt") + utf8(continuation, "the continuation")
     return prompt_logprob(lm, tok, whole, context_start=context_start) - prompt_logprob(
         lm, tok, prompt, context_start=context_start
     )
@@ -76,11 +84,11 @@ class ByteWalk:
     def __init__(
         self, lm: Any, tok: TokenizerLike, prompt: Any, *, context_start: int | None = None, temperature: float = 1.0
     ) -> None:
-        check_logits(tok, lm)
+        check_model(tok, lm)
         contexts, batch = read_prompts(tok, prompt, "exact", context_start)
         if batch:
             raise InputError("prompt: one text at a time, not a list")
-        if temperature <= 0:
+        if not temperature > 0:
             raise InputError(f"temperature={temperature}: expected a number above 0")
         self.rules, self.vocabulary = cover_rules(tok), vocabulary_of(tok)
         self.context: Context = contexts[0]
@@ -169,14 +177,6 @@ def _picked(rows: list[np.ndarray], nodes: np.ndarray, tokens: np.ndarray) -> np
 def _logsumexp(values: np.ndarray) -> np.floating:
     top = values.max()
     return top + np.log(np.exp(values - top).sum())
-
-
-def _bytes(text: Any) -> bytes:
-    if isinstance(text, str):
-        return text.encode()
-    if isinstance(text, bytes | bytearray):
-        return bytes(text)
-    raise InputError("score: prompt and continuation are text or bytes")
 
 
 __all__ = ["END", "ByteWalk", "Vocabulary", "next_byte_distribution", "prompt_logprob", "sample_bytes", "score"]

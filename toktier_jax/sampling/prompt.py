@@ -95,7 +95,7 @@ def _read(tok: TokenizerLike, vocabulary: Vocabulary, prompt: Any, boundary: str
             ids = (start, *ids)
         mode: Any = "none" if boundary is EXACT else str(boundary)
         return Context(ids, fixed, _open_text(vocabulary, ids[fixed:]), b"", mode)
-    data = _utf8(prompt)
+    data = utf8(prompt, "the prompt")
     tail = unfinished(data)
     whole = data[: len(data) - len(tail)]
     encoded = tok.encode(whole.decode(), add_special_tokens=False, route="reference" if len(whole) < _SHORT else "auto")
@@ -109,13 +109,14 @@ def _read(tok: TokenizerLike, vocabulary: Vocabulary, prompt: Any, boundary: str
     return Context((*before, *ids), len(before), text, tail, str(boundary))  # type: ignore[arg-type]  # checked above
 
 
-def _utf8(prompt: str | bytes | bytearray) -> bytes:
-    if not isinstance(prompt, str):
-        return bytes(prompt)
+def utf8(text: str | bytes | bytearray, what: str) -> bytes:
+    """The bytes of a text. Raises InputError, which names it `what`, for a lone surrogate."""
+    if not isinstance(text, str):
+        return bytes(text)
     try:
-        return prompt.encode()
+        return text.encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"the prompt holds a lone surrogate at character {error.start}") from None
+        raise InputError(f"{what} holds a lone surrogate at character {error.start}") from None
 
 
 def _checked_ids(prompt: Any, vocabulary: Vocabulary) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from toktier_jax.sampling.prompt import read_prompts
 from toktier_jax.sampling.repair import repair
 from toktier_jax.sampling.request import Request, divisor
 from toktier_jax.sampling.results import Completion, Event
-from toktier_jax.sampling.vocabulary import check_logits, padded, vocabulary_of
+from toktier_jax.sampling.vocabulary import check_model, padded, vocabulary_of
 
 
 class Run:
@@ -27,7 +27,9 @@ class Run:
     def __init__(self, request: Request) -> None:
         self.request, lm = request, request.lm
         self.vocabulary = vocabulary_of(request.tok)
-        check_logits(request.tok, lm)
+        check_model(request.tok, lm)
+        if request.logprobs > lm.vocab_size:
+            raise InputError(f"logprobs={request.logprobs}: the model has {lm.vocab_size} logits")
         self.stops = stops.check_stops(request.stop)
         contexts, self.batch = read_prompts(request.tok, request.prompt, request.boundary, request.context_start)
         if request.reuse is not None and (len(contexts) > 1 or request.reuse.lm is not lm):

@@ -181,8 +181,12 @@ def _bytes(tok: TokenizerLike, id: int) -> bytes:
         return b""
 
 
-def check_logits(tok: TokenizerLike, lm: Any) -> None:
-    """Raises InputError where the model has fewer logits than the tokenizer has ids. More is normal: padding."""
+def check_model(tok: TokenizerLike, lm: Any) -> None:
+    """Raises InputError for what is no Model, or one with fewer logits than the tokenizer has ids. More is normal:
+    padding."""
+    missing = [name for name in ("vocab_size", "init_cache", "apply", "gather") if not hasattr(lm, name)]
+    if missing:
+        raise InputError(f"lm: {type(lm).__name__} is no Model: it has no {', '.join(missing)}; see docs/models.md")
     limit = len(vocabulary_of(tok).strings)
     if lm.vocab_size < limit:
         raise InputError(
