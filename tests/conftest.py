@@ -41,12 +41,16 @@ def pytest_configure(config: pytest.Config) -> None:
         _forget_stale_programs()
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker runs all tests of a tokenizer, or of a file: what they share is made once."""
+    from tests import artifacts
+
     for item in items:
         parameters = getattr(item, "callspec", None)
-        tokenizer = parameters and parameters.params.get("subject")
-        item.add_marker(pytest.mark.xdist_group(tokenizer or str(item.path)))
+        given = parameters.params if parameters else {}
+        tokenizer = given.get("subject") or (given.get("name") if given.get("name") in artifacts.NAMES else None)
+        item.add_marker(pytest.mark.xdist_group(tokenizer or f"{item.path.parent.name}/{item.path.stem}"))
 
 
 def _forget_stale_programs() -> None:
