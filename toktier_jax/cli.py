@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .cli_sessions import add_session_verbs
+from toktier_jax.cli_sessions import add_session_verbs
 
 if TYPE_CHECKING:
-    from .tokenizer import Tokenizer
+    from toktier_jax.tokenizer import Tokenizer
 
 PROGRESS_FROM = 4 << 20
 """Bytes from which `count` shows a progress bar (on a terminal)."""
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb and returns its exit code."""
     arguments = build_parser().parse_args(argv)
     verb: Callable[[argparse.Namespace], int] = arguments.verb
-    from .errors import ToktierError
+    from toktier_jax.errors import ToktierError
 
     try:
         code = verb(arguments)
@@ -113,7 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
     sub = add("demo", demo, "encode a file with two tokenizers, compare with the reference and time both")
     sub.add_argument("file", nargs="?", type=Path, help="a UTF-8 file (default: the interpreter's own sources)")
 
-    from .cli_sampling import add_sampling
+    from toktier_jax.cli_sampling import add_sampling
 
     add_sampling(add)
 
@@ -182,7 +182,7 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    from .verify import run_campaign
+    from toktier_jax.verify import run_campaign
 
     report = run_campaign(
         load(arguments.tokenizer), seconds=arguments.seconds, corpus=arguments.corpus, seed=arguments.seed
@@ -192,8 +192,8 @@ def verify(arguments: argparse.Namespace) -> int:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    from .demo import run_demo
-    from .demo_sampling import show_completions
+    from toktier_jax.demo import run_demo
+    from toktier_jax.demo_sampling import show_completions
 
     equal = run_demo(arguments.file)
     show_completions(sys.stdout)
@@ -213,7 +213,7 @@ def version(arguments: argparse.Namespace) -> int:
 
 def load(name: str) -> Tokenizer:
     """The tokenizer of a file, a directory, a hub id, or the embedded one."""
-    from .tokenizer import Tokenizer
+    from toktier_jax.tokenizer import Tokenizer
 
     if name == "default":
         return Tokenizer.default()
@@ -231,7 +231,7 @@ def read(name: str) -> bytes:
 
 def parse_ids(data: bytes, name: str) -> list[int]:
     """Ids written as decimal numbers between white space or commas, with or without brackets round them."""
-    from .errors import InputError
+    from toktier_jax.errors import InputError
 
     words = data.decode("utf-8", "replace").strip().removeprefix("[").removesuffix("]").replace(",", " ").split()
     for index, word in enumerate(words):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .sessions import SessionStore
+    from toktier_jax.sessions import SessionStore
 
 
 def add_session_verbs(verbs: Any, add_tokenizer: Callable[[argparse.ArgumentParser], None], load: Any) -> None:
@@ -40,20 +40,20 @@ def add_session_verbs(verbs: Any, add_tokenizer: Callable[[argparse.ArgumentPars
 def _with_store(
     arguments: argparse.Namespace, action: Callable[[argparse.Namespace, SessionStore], int], load: Any
 ) -> int:
-    from .sessions import SessionStore
+    from toktier_jax.sessions import SessionStore
 
     with SessionStore(load(arguments.tokenizer), arguments.store or _default_folder()) as store:
         return action(arguments, store)
 
 
 def _default_folder() -> Path:
-    from .program.cache import cache_dir
+    from toktier_jax.program.cache import cache_dir
 
     return cache_dir() / "sessions"
 
 
 def _append(arguments: argparse.Namespace, store: SessionStore) -> int:
-    from .errors import InputError
+    from toktier_jax.errors import InputError
 
     data = sys.stdin.buffer.read()
     try:

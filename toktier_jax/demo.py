@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from .demo_sessions import replay_agent
-from .errors import InputError, UnsupportedError
-from .tokenizer import Tokenizer
+from toktier_jax.demo_sessions import replay_agent
+from toktier_jax.errors import InputError, UnsupportedError
+from toktier_jax.tokenizer import Tokenizer
 
 T = TypeVar("T")
 TEXT_BYTES = 1 << 20

@@ -6,8 +6,8 @@ import sys
 import time
 from typing import TextIO
 
-from .sessions import Engine, SessionStore
-from .tokenizer import Tokenizer
+from toktier_jax.sessions import Engine, SessionStore
+from toktier_jax.tokenizer import Tokenizer
 
 TURNS = 12
 COLUMNS = "turn  characters  appended     ms  ids      equal"

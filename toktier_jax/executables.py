@@ -12,10 +12,10 @@ from typing import Any
 
 import jax
 
-from .ops.encode import Encoded, Pieces, cut_pieces, encode_pieces
-from .ops.scan import Lowering
-from .plan import ModelPlan
-from .types import EncodeProgram, ModelTables
+from toktier_jax.ops.encode import Encoded, Pieces, cut_pieces, encode_pieces
+from toktier_jax.ops.scan import Lowering
+from toktier_jax.plan import ModelPlan
+from toktier_jax.types import EncodeProgram, ModelTables
 
 TRACES: Counter[str] = Counter()
 """Executables traced so far in this process, by kind and capacity."""

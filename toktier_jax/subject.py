@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .executables import cutter
-from .host.align import Form, align
-from .ops.encode import HOST_NEEDED, default_lowering
-from .ops.scan import Lowering
-from .plan import RewritePlan
-from .results import Encoding
-from .spec.types import Unicode
-from .types import FROZEN, REMOVED
-from .variants import for_lowering, without_model
+from toktier_jax.executables import cutter
+from toktier_jax.host.align import Form, align
+from toktier_jax.ops.encode import HOST_NEEDED, default_lowering
+from toktier_jax.ops.scan import Lowering
+from toktier_jax.plan import RewritePlan
+from toktier_jax.results import Encoding
+from toktier_jax.spec.types import Unicode
+from toktier_jax.types import FROZEN, REMOVED
+from toktier_jax.variants import for_lowering, without_model
 
 if TYPE_CHECKING:
-    from .tokenizer import Tokenizer
+    from toktier_jax.tokenizer import Tokenizer
 
 _CAPACITIES = tuple(1 << bits for bits in range(10, 31, 2))
 """Bytes of a buffer."""

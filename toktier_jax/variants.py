@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .ops.scan import Lowering
-from .plan import Plan, SplitPlan
-from .types import SPECIAL, AddedTables, EncodeProgram, RewriteTables, SplitTables
+from toktier_jax.ops.scan import Lowering
+from toktier_jax.plan import Plan, SplitPlan
+from toktier_jax.types import SPECIAL, AddedTables, EncodeProgram, RewriteTables, SplitTables
 
 
 def for_lowering(program: EncodeProgram, lowering: Lowering) -> EncodeProgram:

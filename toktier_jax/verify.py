@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .adversarial import Alphabet, adversarial_text, alphabet, mutated, systematic
-from .errors import InputError, UnsupportedError
-from .oracle import Oracle, ReferenceFailed, oracle_for
-from .shrink import shrink
-from .subject import DeviceSubject, Subject
+from toktier_jax.adversarial import Alphabet, adversarial_text, alphabet, mutated, systematic
+from toktier_jax.errors import InputError, UnsupportedError
+from toktier_jax.oracle import Oracle, ReferenceFailed, oracle_for
+from toktier_jax.shrink import shrink
+from toktier_jax.subject import DeviceSubject, Subject
 
 if TYPE_CHECKING:
-    from .tokenizer import Tokenizer
+    from toktier_jax.tokenizer import Tokenizer
 
 _BLOCK = 4_097
 """Characters of a joined or real text: 4 Ki to 16 Ki bytes, so one capacity and few compiles."""

@@ -22,8 +22,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int32
 
-from ..types import NEVER
-from .runs import alternate
+from toktier_jax.ops.runs import alternate
+from toktier_jax.types import NEVER
 
 UNSEEN = -1
 """A level below all: nothing is known of what is not in sight."""

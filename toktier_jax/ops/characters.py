@@ -13,11 +13,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32, UInt8, UInt32
 
-from ..types import CharacterTables
-from .chunks import Stage, for_chunks, part, write
-from .lookup import take
-from .members import pack, shift
-from .scan import some
+from toktier_jax.ops.chunks import Stage, for_chunks, part, write
+from toktier_jax.ops.lookup import take
+from toktier_jax.ops.members import pack, shift
+from toktier_jax.ops.scan import some
+from toktier_jax.types import CharacterTables
 
 Bytes = TypeVar("Bytes")
 """Integer arrays of bytes, of numpy or of JAX."""

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .scan import Lowering
+from toktier_jax.ops.scan import Lowering
 
 State = TypeVar("State")
 

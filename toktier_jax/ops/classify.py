@@ -8,9 +8,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32, UInt8, UInt16
 
-from ..types import CONT, PAD
-from .blocks import apart, by_blocks, take
-from .scan import Lowering, some
+from toktier_jax.ops.blocks import apart, by_blocks, take
+from toktier_jax.ops.scan import Lowering, some
+from toktier_jax.types import CONT, PAD
 
 _BLOCK = 1 << 13
 

@@ -8,10 +8,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, UInt8
 
-from ..types import CutTables
-from .hashing import gram_index, six
-from .members import contains
-from .scan import Lowering, some
+from toktier_jax.ops.hashing import gram_index, six
+from toktier_jax.ops.members import contains
+from toktier_jax.ops.scan import Lowering, some
+from toktier_jax.types import CutTables
 
 
 def cut_mask(cuts: CutTables, data: UInt8[Array, " N+6"], *, dense: bool, lowering: Lowering) -> Bool[Array, " N"]:

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, UInt32
 
-from .chunks import Stage, for_chunks, part, write
-from .lookup import take
-from .members import Ranked, rank_of, ranked
-from .pieces import members_of, take_members
-from .scan import Lowering
+from toktier_jax.ops.chunks import Stage, for_chunks, part, write
+from toktier_jax.ops.lookup import take
+from toktier_jax.ops.members import Ranked, rank_of, ranked
+from toktier_jax.ops.pieces import members_of, take_members
+from toktier_jax.ops.scan import Lowering
 
 ELSEWHERE = -(1 << 30)
 """No id: below 0 after any distance in a text is added."""

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..types import NEVER
+from toktier_jax.types import NEVER
 
 Words = TypeVar("Words")
 """uint32 arrays of one shape, of numpy or of JAX."""

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .blocks import take
-from .scan import some
+from toktier_jax.ops.blocks import take
+from toktier_jax.ops.scan import some
 
 _WARM_BYTES = 32
 """How far before a lane its entry is guessed from. Most states are forgotten within a few characters, some never."""

@@ -11,9 +11,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
-from ..types import SELF, SHORT, Lexicon, Table
-from .chunks import Stage
-from .hashing import hash_pair, powers
+from toktier_jax.ops.chunks import Stage
+from toktier_jax.ops.hashing import hash_pair, powers
+from toktier_jax.types import SELF, SHORT, Lexicon, Table
 
 _ALL = np.uint32(0xFFFFFFFF)
 

@@ -18,13 +18,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int32
 
-from ..plan import BPEPlan
-from ..types import CASCADES, NEVER, MergeTables
-from .certain import UNSEEN, Cascade, Earlier, Limits, after, before, certain, limit
-from .chunks import Stage, for_chunks, part, write
-from .members import pack, ranked, ranks, total
-from .rules import Rule, find_rules
-from .scan import some
+from toktier_jax.ops.certain import UNSEEN, Cascade, Earlier, Limits, after, before, certain, limit
+from toktier_jax.ops.chunks import Stage, for_chunks, part, write
+from toktier_jax.ops.members import pack, ranked, ranks, total
+from toktier_jax.ops.rules import Rule, find_rules
+from toktier_jax.ops.scan import some
+from toktier_jax.plan import BPEPlan
+from toktier_jax.types import CASCADES, NEVER, MergeTables
 
 OVERLAP = 16
 """Tokens at the end of a window that the next one begins with."""

@@ -14,15 +14,15 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int32
 
-from ..plan import BPEPlan
-from ..types import NEVER, MergeTables
-from .certain import UNSEEN
-from .chunks import part
-from .lookup import take
-from .members import pack, ranked, ranks, total
-from .merge import Flat
-from .merge_far import follow_limits, follow_turns
-from .merge_rounds import GONE, MERGED, SENTINELS, Linked, left_of, merge_once, places
+from toktier_jax.ops.certain import UNSEEN
+from toktier_jax.ops.chunks import part
+from toktier_jax.ops.lookup import take
+from toktier_jax.ops.members import pack, ranked, ranks, total
+from toktier_jax.ops.merge import Flat
+from toktier_jax.ops.merge_far import follow_limits, follow_turns
+from toktier_jax.ops.merge_rounds import GONE, MERGED, SENTINELS, Linked, left_of, merge_once, places
+from toktier_jax.plan import BPEPlan
+from toktier_jax.types import NEVER, MergeTables
 
 ROUNDS = 16
 """Rounds before limits are followed over all tokens."""

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int32
 
-from ..plan import BPEPlan
-from ..types import MergeTables
-from .certain import UNSEEN
-from .lookup import take
-from .members import unpack
-from .merge_rounds import IN_TURN, Linked, columns, decide, left_of, look, places
+from toktier_jax.ops.certain import UNSEEN
+from toktier_jax.ops.lookup import take
+from toktier_jax.ops.members import unpack
+from toktier_jax.ops.merge_rounds import IN_TURN, Linked, columns, decide, left_of, look, places
+from toktier_jax.plan import BPEPlan
+from toktier_jax.types import MergeTables
 
 _LEAST, _MOST = jnp.iinfo(jnp.int32).min, jnp.iinfo(jnp.int32).max
 

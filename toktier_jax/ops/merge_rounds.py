@@ -14,11 +14,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
-from ..plan import BPEPlan
-from ..types import CASCADES, NEVER, MergeTables
-from .certain import UNSEEN
-from .lookup import take
-from .rules import bounds_of, rule_of
+from toktier_jax.ops.certain import UNSEEN
+from toktier_jax.ops.lookup import take
+from toktier_jax.ops.rules import bounds_of, rule_of
+from toktier_jax.plan import BPEPlan
+from toktier_jax.types import CASCADES, NEVER, MergeTables
 
 REACH = 2
 """Tokens on either side of a pair that a round looks at."""

@@ -10,11 +10,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
-from ..types import TEXT, Buffer, CutTables
-from .chunks import for_chunks, part, write
-from .cuts import cut_mask
-from .members import Ranked, pack, ranked, ranks, total, unpack
-from .scan import Lowering
+from toktier_jax.ops.chunks import for_chunks, part, write
+from toktier_jax.ops.cuts import cut_mask
+from toktier_jax.ops.members import Ranked, pack, ranked, ranks, total, unpack
+from toktier_jax.ops.scan import Lowering
+from toktier_jax.types import TEXT, Buffer, CutTables
 
 
 class Edges(NamedTuple):

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, UInt32
 
-from .chunks import Stage, for_chunks, part, write
-from .hashing import hash_pair
-from .lookup import load, take
+from toktier_jax.ops.chunks import Stage, for_chunks, part, write
+from toktier_jax.ops.hashing import hash_pair
+from toktier_jax.ops.lookup import load, take
 
 LONGEST = 32
 """Bytes of a string at most: longer ones seldom repeat."""

@@ -11,10 +11,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt32
 
-from ..types import NEVER, MergeTables
-from .chunks import Stage
-from .hashing import bound_index, first_key, last_key, unpack_bound
-from .lookup import slot_of, take
+from toktier_jax.ops.chunks import Stage
+from toktier_jax.ops.hashing import bound_index, first_key, last_key, unpack_bound
+from toktier_jax.ops.lookup import slot_of, take
+from toktier_jax.types import NEVER, MergeTables
 
 
 class Rule(NamedTuple):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, UInt32
 
-from .members import max_before, pack, unpack
+from toktier_jax.ops.members import max_before, pack, unpack
 
 _EVEN = np.uint32(0x55555555)
 

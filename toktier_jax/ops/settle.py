@@ -8,11 +8,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32
 
-from ..plan import BPEPlan, ModelPlan, SplitPlan, Step
-from ..types import TEXT, BPETables, Buffer, CutTables, ModelTables
-from .chunks import part
-from .cuts import cut_mask
-from .scan import Lowering
+from toktier_jax.ops.chunks import part
+from toktier_jax.ops.cuts import cut_mask
+from toktier_jax.ops.scan import Lowering
+from toktier_jax.plan import BPEPlan, ModelPlan, SplitPlan, Step
+from toktier_jax.types import TEXT, BPETables, Buffer, CutTables, ModelTables
 
 _WINDOW = 4096  # bytes looked at at a time, from the end
 

@@ -7,13 +7,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, UInt8
 
-from ..plan import SplitPlan
-from ..types import REMOVED, TEXT, Buffer, SplitTables
-from .classify import classify_bytes
-from .scan import Lowering
-from .split_arrays import split_arrays
-from .split_rule import apply_rule
-from .walk import split_walk
+from toktier_jax.ops.classify import classify_bytes
+from toktier_jax.ops.scan import Lowering
+from toktier_jax.ops.split_arrays import split_arrays
+from toktier_jax.ops.split_rule import apply_rule
+from toktier_jax.ops.walk import split_walk
+from toktier_jax.plan import SplitPlan
+from toktier_jax.types import REMOVED, TEXT, Buffer, SplitTables
 
 
 def split(

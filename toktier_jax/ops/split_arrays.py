@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt8
 
-from ..types import CONT, FunctionTables, Table
-from .compose import automaton_states
+from toktier_jax.ops.compose import automaton_states
+from toktier_jax.types import CONT, FunctionTables, Table
 
 _END, _BEGIN, _GAP_START, _MATCH_START, _COLLAPSED, _ANYTHING = 0, 0, 2, 3, 0, 1  # states of program/automaton.py
 _CUT = 256

@@ -7,7 +7,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool
 
-from ..plan import SplitPlan
+from toktier_jax.plan import SplitPlan
 
 
 def apply_rule(

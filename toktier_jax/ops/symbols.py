@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
-from ..plan import BPEPlan
-from ..types import FIRST_CODE, SHORT, BPETables
-from .characters import made_at
-from .chunks import Stage, for_chunks, part, write
-from .lookup import find_short, load, take
-from .members import contains, pack, ranked, ranks, total
-from .merge import Flat
-from .scan import some
+from toktier_jax.ops.characters import made_at
+from toktier_jax.ops.chunks import Stage, for_chunks, part, write
+from toktier_jax.ops.lookup import find_short, load, take
+from toktier_jax.ops.members import contains, pack, ranked, ranks, total
+from toktier_jax.ops.merge import Flat
+from toktier_jax.ops.scan import some
+from toktier_jax.plan import BPEPlan
+from toktier_jax.types import FIRST_CODE, SHORT, BPETables
 
 
 class Text(NamedTuple):

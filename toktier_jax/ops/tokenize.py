@@ -11,20 +11,20 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt32
 
-from ..plan import BPEPlan
-from ..types import FROZEN, SHORT, TEXT, BPETables, Buffer
-from .characters import find_characters
-from .chunks import Stage, for_chunks, part, stage, write
-from .emit import ELSEWHERE, Strings, Tokens, emit
-from .lookup import as_words, find_long, find_short, load, take
-from .members import contains, insides, pack, toggle
-from .merge import merge
-from .merge_arrays import merge_arrays
-from .merge_rounds import SENTINELS
-from .pieces import Cursor, Edges, find_edges, members_of, take_members
-from .repeats import copy_bits, distances
-from .scan import Lowering, some
-from .symbols import Text, flatten, place_of
+from toktier_jax.ops.characters import find_characters
+from toktier_jax.ops.chunks import Stage, for_chunks, part, stage, write
+from toktier_jax.ops.emit import ELSEWHERE, Strings, Tokens, emit
+from toktier_jax.ops.lookup import as_words, find_long, find_short, load, take
+from toktier_jax.ops.members import contains, insides, pack, toggle
+from toktier_jax.ops.merge import merge
+from toktier_jax.ops.merge_arrays import merge_arrays
+from toktier_jax.ops.merge_rounds import SENTINELS
+from toktier_jax.ops.pieces import Cursor, Edges, find_edges, members_of, take_members
+from toktier_jax.ops.repeats import copy_bits, distances
+from toktier_jax.ops.scan import Lowering, some
+from toktier_jax.ops.symbols import Text, flatten, place_of
+from toktier_jax.plan import BPEPlan
+from toktier_jax.types import FROZEN, SHORT, TEXT, BPETables, Buffer
 
 
 class _Sizes(NamedTuple):

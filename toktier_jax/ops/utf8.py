@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt8
 
-from .scan import some
+from toktier_jax.ops.scan import some
 
 _TOP = np.uint32(0x80808080)  # a fact about each byte of a word is told by the byte's top bit
 

@@ -12,10 +12,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt8
 
-from ..errors import UnsupportedError
-from ..types import CONT, PAD, WalkTables
-from .blocks import apart, by_blocks, take
-from .lanes import BLOCK, Automaton, lanes_for, place_of, walk_lanes
+from toktier_jax.errors import UnsupportedError
+from toktier_jax.ops.blocks import apart, by_blocks, take
+from toktier_jax.ops.lanes import BLOCK, Automaton, lanes_for, place_of, walk_lanes
+from toktier_jax.types import CONT, PAD, WalkTables
 
 _END, _GAP, _GAP_START, _MATCH_START = 0, 1, 2, 3  # states of program/automaton.py
 _COLLAPSED, _ANYTHING = 0, 1

@@ -14,14 +14,14 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt32
 
-from ..plan import WordPiecePlan
-from ..types import FROZEN, REMOVED, SHORT, TEXT, Buffer, WordPieceTables
-from .chunks import Stage, for_chunks, part, stage, write
-from .emit import ELSEWHERE, Strings, Tokens, emit
-from .lookup import as_words, find_long, find_short, load, take
-from .members import Ranked, insides, pack, rank_of, ranked, toggle
-from .pieces import Cursor, members_of, take_members
-from .scan import Lowering, some
+from toktier_jax.ops.chunks import Stage, for_chunks, part, stage, write
+from toktier_jax.ops.emit import ELSEWHERE, Strings, Tokens, emit
+from toktier_jax.ops.lookup import as_words, find_long, find_short, load, take
+from toktier_jax.ops.members import Ranked, insides, pack, rank_of, ranked, toggle
+from toktier_jax.ops.pieces import Cursor, members_of, take_members
+from toktier_jax.ops.scan import Lowering, some
+from toktier_jax.plan import WordPiecePlan
+from toktier_jax.types import FROZEN, REMOVED, SHORT, TEXT, Buffer, WordPieceTables
 
 _UNROLLED = 4  # bytes of a match that are walked at a time: their look-ups need no kernels of their own
 

@@ -7,14 +7,26 @@ from typing import Literal
 
 import numpy as np
 
-from ..errors import UnsupportedError
-from ..plan import BPEPlan
-from ..spec.types import BPE, BytePairRanks
-from ..types import FIRST_CODE, SHORT, BPETables
-from .characters import character_tables
-from .cuts import cut_tables
-from .merges import Rules, merge_tables, pair_table, parts_of, rules_of
-from .vocabulary import END, START, Entries, entries, join, lexicon, pick, self_encoding, strings, symbols, whole_pieces
+from toktier_jax.errors import UnsupportedError
+from toktier_jax.plan import BPEPlan
+from toktier_jax.program.characters import character_tables
+from toktier_jax.program.cuts import cut_tables
+from toktier_jax.program.merges import Rules, merge_tables, pair_table, parts_of, rules_of
+from toktier_jax.program.vocabulary import (
+    END,
+    START,
+    Entries,
+    entries,
+    join,
+    lexicon,
+    pick,
+    self_encoding,
+    strings,
+    symbols,
+    whole_pieces,
+)
+from toktier_jax.spec.types import BPE, BytePairRanks
+from toktier_jax.types import FIRST_CODE, SHORT, BPETables
 
 _MOST_IDS = 1 << 24
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ops.characters import BUCKETS, left_bucket, right_bucket
-from ..types import NEVER, CharacterTables
-from .merges import PairTable, Parts, Rules
+from toktier_jax.ops.characters import BUCKETS, left_bucket, right_bucket
+from toktier_jax.program.merges import PairTable, Parts, Rules
+from toktier_jax.types import NEVER, CharacterTables
 
 
 def character_tables(rules: Rules, pairs: PairTable, parts: Parts, byte_ids: np.ndarray) -> CharacterTables | None:

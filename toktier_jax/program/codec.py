@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from .. import plan
-from ..spec import types as spec
+from toktier_jax import plan
+from toktier_jax.spec import types as spec
 
 _TYPES = {
     value.__name__: value

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ops.hashing import gram_index, six
-from ..types import CutTables
-from .vocabulary import Entries, Symbols
+from toktier_jax.ops.hashing import gram_index, six
+from toktier_jax.program.vocabulary import Entries, Symbols
+from toktier_jax.types import CutTables
 
 _BITS_PER_GRAM = 16
 

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import SpecError, UnsupportedError
-from ..ops.hashing import SYMBOL_BITS, bound_index, bound_key, pack_bound, pack_symbols
-from ..spec.types import BPE, BytePairRanks
-from ..types import CASCADES, NEVER, MergeTables
-from . import perfect_hash
+from toktier_jax.errors import SpecError, UnsupportedError
+from toktier_jax.ops.hashing import SYMBOL_BITS, bound_index, bound_key, pack_bound, pack_symbols
+from toktier_jax.program import perfect_hash
+from toktier_jax.spec.types import BPE, BytePairRanks
+from toktier_jax.types import CASCADES, NEVER, MergeTables
 
 _MOST_SYMBOLS = (1 << 14) - 1
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import SpecError
-from ..ops.hashing import hash_pair
+from toktier_jax.errors import SpecError
+from toktier_jax.ops.hashing import hash_pair
 
 _SLOTS_PER_BUCKET = 4
 _LOAD = 0.85

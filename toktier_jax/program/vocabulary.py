@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..ops.hashing import powers
-from ..spec.byte_alphabet import from_alphabet
-from ..spec.types import BPE, BytePairRanks
-from ..types import FIRST_CODE, SELF, SHORT, Lexicon
-from . import perfect_hash
-from .merges import PairTable, merge_all
+from toktier_jax.ops.hashing import powers
+from toktier_jax.program import perfect_hash
+from toktier_jax.program.merges import PairTable, merge_all
+from toktier_jax.spec.byte_alphabet import from_alphabet
+from toktier_jax.spec.types import BPE, BytePairRanks
+from toktier_jax.types import FIRST_CODE, SELF, SHORT, Lexicon
 
 START, END = 1, 2
 """Where in its piece a string lies, as bits: it begins the piece, it ends it (0 where a tokenizer does not care)."""

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import UnsupportedError
-from ..plan import WordPiecePlan
-from ..spec.types import WordLevel, WordPiece
-from ..types import SHORT, WordPieceTables
-from .added import double_array
-from .sizes import stepped
-from .vocabulary import Entries, lexicon, pick, spelled, strings
+from toktier_jax.errors import UnsupportedError
+from toktier_jax.plan import WordPiecePlan
+from toktier_jax.program.added import double_array
+from toktier_jax.program.sizes import stepped
+from toktier_jax.program.vocabulary import Entries, lexicon, pick, spelled, strings
+from toktier_jax.spec.types import WordLevel, WordPiece
+from toktier_jax.types import SHORT, WordPieceTables
 
 _MOST_IDS = 1 << 24
 _CONTINUES, _NEVER = 0xC1, 0xC0  # bytes that no UTF-8 has
