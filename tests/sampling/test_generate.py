@@ -182,6 +182,28 @@ def test_greedy_is_the_most_probable_cover_at_temperature_1(tok: Any, lm: Any) -
         assert out.logprobs[0].logprob == pytest.approx(weights[best] - total, abs=1e-4)
 
 
+def test_the_numbers_of_the_first_exact_token_are_at_temperature_1_before_the_penalty(tok: Any, lm: Any) -> None:
+    start = tok.spec.post_processor.before
+    prompt = b"it's a d"
+    weights = brute.weights(tok, lm, start, brute.covers(tok, prompt, strict=False))
+    total = np.logaddexp.reduce(list(weights.values()))
+    only = np.zeros((1, lm.vocab_size), bool)
+    only[:, 60:260:3] = True
+    plain = sampling.generate(lm, tok, prompt, max_tokens=1, temperature=0)
+    for options in (
+        {"temperature": 1.0},
+        {"temperature": 3.0, "top_k": 40},
+        {"temperature": 1.0, "repetition_penalty": 5.0},
+        {"temperature": 0.5, "constraint": Only(jnp.asarray(only))},
+    ):
+        out = sampling.generate(lm, tok, prompt, max_tokens=1, **options)
+        assert out.boundary.logprob == pytest.approx(plain.boundary.logprob, abs=1e-5)
+        assert out.boundary.dropped == pytest.approx(plain.boundary.dropped, abs=1e-5)
+        if "constraint" not in options:
+            path = (*out.boundary.kept[len(start) :], out.ids[0])
+            assert out.logprobs[0].logprob == pytest.approx(weights[path] - total, abs=1e-4)
+
+
 def test_truncation_acts_once_on_the_covers(tok: Any, lm: Any) -> None:
     start = tok.spec.post_processor.before
     prompt = b"a "

@@ -28,12 +28,18 @@ def logits() -> np.ndarray:
     return found
 
 
-def draw(logits: np.ndarray, known: np.ndarray | None = None, temperature: float = 1.0, top_k: int = 0) -> list[float]:
+def draw(
+    logits: np.ndarray,
+    known: np.ndarray | None = None,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    tables: LeafTables = TABLES,
+) -> list[float]:
     """Leaf, its share, log of the mass, dropped share."""
     truncation = jnp.int32(top_k), jnp.float32(1), jnp.float32(0)
     found = draw_leaf(
         jnp.asarray(logits), jnp.asarray(np.ones(VOCAB, bool) if known is None else known),
-        jnp.arange(VOCAB, dtype=jnp.int32), jax.tree.map(jnp.asarray, TABLES), jax.random.split(jax.random.key(0), 1),
+        jnp.arange(VOCAB, dtype=jnp.int32), jax.tree.map(jnp.asarray, tables), jax.random.split(jax.random.key(0), 1),
         jnp.float32(temperature), truncation, jnp.float32(1), greedy=False, truncate=top_k > 0, penalize=False,
     )  # fmt: skip
     return [float(array[0]) for array in found]
@@ -44,15 +50,41 @@ def test_truncation_leaves_out_no_inner_node() -> None:
     assert draw(logits(), top_k=1)[0] == 1
 
 
-@pytest.mark.parametrize("temperature", [1.0, 2.0])
-def test_temperature_acts_once_on_every_conditional(temperature: float) -> None:
+def weights(temperature: float = 1.0) -> np.ndarray:
+    """log w of the two leaves."""
     rows = logits().astype(np.float64) / temperature
     rows -= np.logaddexp.reduce(rows, axis=2, keepdims=True)
-    weights = np.array([rows[0, 0, 1], rows[0, 0, 5] + rows[0, 1, 2]])
+    return np.array([rows[0, 0, 1], rows[0, 0, 5] + rows[0, 1, 2]])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_temperature_acts_once_on_every_conditional(temperature: float) -> None:
+    count = 4096
+    many = jax.tree.map(lambda array: jnp.asarray(np.repeat(array, count, axis=0)), (logits(), TABLES))
+    truncation = jnp.int32(0), jnp.float32(1), jnp.float32(0)
+    leaves = draw_leaf(
+        many[0], jnp.ones(VOCAB, bool), jnp.arange(VOCAB, dtype=jnp.int32), many[1],
+        jax.random.split(jax.random.key(0), count), jnp.float32(temperature), truncation, jnp.float32(1),
+        greedy=False, truncate=False, penalize=False,
+    )[0]  # fmt: skip
+    scores = weights(temperature)
+    share = np.exp(scores[0] - np.logaddexp.reduce(scores))
+    assert float((leaves == 0).mean()) == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / count))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_the_numbers_are_at_temperature_1(temperature: float) -> None:
     leaf, share, total, dropped = draw(logits(), temperature=temperature)
-    assert total == pytest.approx(np.logaddexp.reduce(weights), abs=1e-5)
-    assert share == pytest.approx(weights[int(leaf)] - np.logaddexp.reduce(weights), abs=1e-5)
+    assert total == pytest.approx(np.logaddexp.reduce(weights()), abs=1e-5)
+    assert share == pytest.approx(weights()[int(leaf)] - np.logaddexp.reduce(weights()), abs=1e-5)
     assert dropped == pytest.approx(0.0, abs=1e-5)
+
+
+def test_what_a_constraint_forbids_is_not_dropped_mass() -> None:
+    total, dropped = draw(logits())[2:]
+    leaf, share, *after = draw(logits(), tables=TABLES._replace(kept=np.array([[True, False, False, False]])))
+    assert (leaf, share) == (0.0, 0.0)
+    assert after == [total, dropped]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

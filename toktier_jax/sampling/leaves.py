@@ -26,6 +26,7 @@ class LeafTables(NamedTuple):
     above            bool [B, K, K]   which flat nodes lie on the way to each one, itself included, the root not
     nodes, leaves    int32 [B, N]     flat node and token of each leaf, node -1 where there is none
     ranges           int32 [B, K, 2]  [lo, hi) of the tokens that begin with what each node leaves of the prompt
+    kept             bool [B, N] or None  the leaves that a constraint allows
     seen             bool [B, V] or None  tokens of the trunk, for the repetition penalty
     """
 
@@ -35,6 +36,7 @@ class LeafTables(NamedTuple):
     nodes: Any
     leaves: Any
     ranges: Any
+    kept: Any = None
     seen: Any = None
 
 
@@ -49,25 +51,26 @@ class Row:
 def leaf_tables(
     vocabulary: Vocabulary, rows: Sequence[Row], nodes: int, keep: Sequence[np.ndarray] | None = None
 ) -> LeafTables:
-    """Tables of the C leaves of each row, of which only those with `keep` where it is given."""
+    """Tables of the C leaves of each row; `keep` bool [leaves] a row, what a constraint allows."""
     batch = len(rows)
     size = bucket(max(len(row.covers.leaves[0]) for row in rows))
     tokens, parents = (np.zeros((batch, nodes), np.int32) for _ in range(2))
     above = np.zeros((batch, nodes, nodes), bool)
     of, leaves = np.full((batch, size), -1, np.int32), np.zeros((batch, size), np.int32)
     ranges = np.zeros((batch, nodes, 2), np.int32)
+    kept = None if keep is None else np.zeros((batch, size), bool)
     for b, row in enumerate(rows):
         count = len(row.tree.tokens)
         tokens[b, :count], parents[b, :count] = row.tree.tokens, row.tree.parents
         above[b, 1:count, 1:count] = row.tree.ancestors()
-        node, token = row.covers.leaves
-        if keep is not None:
-            node, token = node[keep[b]], token[keep[b]]
-        of[b, : len(node)], leaves[b, : len(node)] = row.tree.places[node], token
-        for number, place in zip(row.covers.nodes, row.tree.places, strict=True):
-            if number.at < len(row.covers.rest):
-                ranges[b, place] = vocabulary.range(row.covers.rest[number.at :])
-    return LeafTables(tokens, parents, above, of, leaves, ranges)
+        numbers, ends = row.covers.leaves
+        of[b, : len(ends)], leaves[b, : len(ends)] = row.tree.places[numbers], ends
+        if keep is not None and kept is not None:
+            kept[b, : len(ends)] = keep[b]
+        for node, flat in zip(row.covers.nodes, row.tree.places, strict=True):
+            if node.at < len(row.covers.rest):
+                ranges[b, flat] = vocabulary.range(row.covers.rest[node.at :])
+    return LeafTables(tokens, parents, above, of, leaves, ranges, kept)
 
 
 def node_logprobs(
@@ -87,6 +90,14 @@ def node_logprobs(
     return logprobs, way
 
 
+def _leaf_scores(tables: LeafTables, logprobs: Array, way: Array) -> Float[Array, "batch n"]:
+    """log w of each leaf; -inf where there is none."""
+    rows = jnp.arange(logprobs.shape[0], dtype=jnp.int32)[:, None]
+    node = jnp.maximum(tables.nodes, 0)
+    score = way[rows, node] + logprobs[rows, node, tables.leaves]
+    return jnp.where(tables.nodes >= 0, score, -jnp.inf)
+
+
 @functools.partial(jax.jit, static_argnames=("greedy", "truncate", "penalize"))
 def draw_leaf(
     logits: Float[Array, "batch k vocab"],
@@ -102,25 +113,29 @@ def draw_leaf(
     truncate: bool,
     penalize: bool,
 ) -> tuple[Array, Array, Array, Array]:
-    """(leaf int32 [B], its share of C(P) [B], log of C(P)'s mass [B], dropped share [B]).
+    """(leaf int32 [B], its log-share of C(P) [B], log of C(P)'s mass [B], dropped share [B]).
 
-    Truncation acts once, on the softmax over C(P). The dropped share is what paths that no text encodes to have of the
-    mass of all tokens that extend the nodes. Logits that are NaN or +inf give NaN.
+    Temperature and penalty act on every conditional, truncation once, on the softmax over C(P). They decide the draw
+    only: the numbers are at temperature 1, before penalty and truncation. The log-share is among the leaves that the
+    constraint allows, the mass that of all. The dropped share is what paths that no text encodes to have of the mass of
+    all tokens that extend the nodes. Logits that are NaN or +inf give NaN.
     """
-    logprobs, way = node_logprobs(logits, known, tables, temperature, penalty if penalize else None)
-    rows = jnp.arange(logits.shape[0], dtype=jnp.int32)[:, None]
-    node = jnp.maximum(tables.nodes, 0)
-    score = way[rows, node] + logprobs[rows, node, tables.leaves]
-    score = jnp.where(tables.nodes >= 0, score, -jnp.inf)
+    logprobs, way = node_logprobs(logits, known, tables, jnp.float32(1.0))
+    score = _leaf_scores(tables, logprobs, way)
     total = jax.nn.logsumexp(score, axis=1)
     place = ranks[None, None, :]
     inside = (place >= tables.ranges[:, :, :1]) & (place < tables.ranges[:, :, 1:])
     mass = jax.nn.logsumexp(jnp.where(inside, logprobs + way[:, :, None], -jnp.inf), axis=(1, 2))
-    share = jax.nn.log_softmax(score, axis=1)
-    if greedy:
-        leaf = choose(share, keys, temperature, None, greedy=True)
+    if penalize or not greedy:
+        drawn = _leaf_scores(tables, *node_logprobs(logits, known, tables, temperature, penalty if penalize else None))
     else:
-        leaf = choose(share, keys, jnp.float32(1.0), truncation if truncate else None, greedy=False)
+        drawn = score
+    if tables.kept is not None:
+        score, drawn = (jnp.where(tables.kept, scores, -jnp.inf) for scores in (score, drawn))
+    share = jax.nn.log_softmax(score, axis=1)
+    leaf = choose(
+        jax.nn.log_softmax(drawn, axis=1), keys, jnp.float32(1.0), truncation if truncate else None, greedy=greedy
+    )
     bad = jnp.any(known[None, None, :] & ~(logits < jnp.inf), axis=(1, 2))
     total = jnp.where(bad, jnp.nan, total)
     return leaf, jnp.take_along_axis(share, leaf[:, None], axis=1)[:, 0], total, 1.0 - jnp.exp(total - mass)

@@ -11,7 +11,8 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """The log-prob of a sampled token under the model at temperature 1, before penalty and truncation.
+    """The log-prob of a sampled token under the model at temperature 1, before penalty and truncation, among the tokens
+    that the constraint allows.
 
     `conditional`: given that the text begins with the prompt, as for a token that straddles the prompt's end.
     """
@@ -39,7 +40,8 @@ class BoundaryReport:
     cut               the prompt's last bytes, which the sampled tokens spell again
     nodes, leaves     of the covers
     dropped           share of the probability that went to paths no text encodes to, which are left out
-    logprob           log of the covers' share of all texts: log p(the prompt's end | the trunk)
+    logprob           log of the covers' share of all texts: log p(the prompt's end | the trunk); as `dropped` at
+                      temperature 1, before penalty, truncation and constraint
     extra_tokens      real positions forwarded before the first sampled token, less those of the prompt's encoding
     extra_calls       model calls before it, less one
     padded            positions forwarded, padding included
