@@ -356,6 +356,63 @@ def test_a_stream_is_the_completion_in_whole_characters(tok: Any, lm: Any) -> No
         assert [event.finish_reason for event in events[:-1]] == [None] * (len(events) - 1)
 
 
+def test_an_event_costs_the_same_however_long_the_text_is(tok: Any, lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only new ids are decoded and searched, and the loop's arrays are copied for completions only."""
+    from toktier_jax.sampling import run
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(tok, name)
+
+        def decode_bytes(self, ids: Any) -> bytes:
+            decoded.append(len(ids))
+            return tok.decode_bytes(ids)
+
+    decoded: list[int] = []
+    searched: list[int] = []
+    copied: list[int] = []
+    find, on_host = stops.Stops.find, run.on_host
+    monkeypatch.setattr(
+        stops.Stops, "find", lambda self, data, start=0: searched.append(len(data) - start) or find(self, data, start)
+    )
+    monkeypatch.setattr(run, "on_host", lambda state: copied.append(1) or on_host(state))
+    counted, count = Counting(), 48
+    options: dict[str, Any] = {"boundary": "heal", "max_tokens": count, "stop": ["never"], "stop_ids": ()}
+    events = list(sampling.stream(lm, counted, "it's a d", **options))
+    assert len(events) >= count
+    assert sum(decoded) <= 8 * count
+    assert sum(searched) <= 32 * count
+    assert len(copied) <= 2
+
+
+def metaspace() -> Any:
+    """A tokenizer whose decoder drops the space before a text's first token."""
+    import tokenizers
+
+    import toktier_jax as tt
+
+    letters = ["▁", *"abcdefghijklmnopqrstuvwxyz"]
+    vocab = {letter: id for id, letter in enumerate(["<s>", *letters, "th", "the", "▁the", "▁theo"])}
+    model = tokenizers.models.BPE(vocab=vocab, merges=[("t", "h"), ("th", "e"), ("▁", "the"), ("▁the", "o")])
+    found = tokenizers.Tokenizer(model)
+    found.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    found.decoder = tokenizers.decoders.Metaspace()
+    found.add_special_tokens(["<s>"])
+    return tt.Tokenizer.from_bytes(found.to_str().encode())
+
+
+@pytest.mark.parametrize(("boundary", "text"), [("none", b" the" * 6), ("heal", b"ory" + b" the" * 6)])
+def test_the_space_before_the_first_token_is_kept(boundary: str, text: bytes) -> None:
+    tok = metaspace()
+    lm = small.model(tok.vocab_size)
+    options: dict[str, Any] = {"boundary": boundary, "context_start": 0, "max_tokens": 5}
+    options["constraint"] = Recorder(tok, lm.vocab_size, text)
+    whole = sampling.generate(lm, tok, "a the", **options)
+    assert len(whole.boundary.cut) == (4 if boundary == "heal" else 0)
+    assert text.startswith(whole.data)
+    assert "".join(event.text for event in sampling.stream(lm, tok, "a the", **options)) == whole.text
+
+
 def test_one_invalid_byte_swallows_nothing() -> None:
     from toktier_jax.sampling.results import TextStream
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ class Reader:
         """Row b as far as it is."""
         row = self.rows[b]
         ids = tuple(host.ids[b, : int(host.written[b])].tolist())
-        data = self.data(ids, b)
+        data = self.data(ids, row.kept[-1])[len(row.cut) :]
         found = self.stops.find(data)
         data = data if found is None else data[:found]
         return Completion(
@@ -42,9 +42,12 @@ class Reader:
             boundary=_report(row, self.filled, b),
         )
 
-    def data(self, ids: Sequence[int], b: int) -> bytes:
-        """The bytes of row b's tokens past the prompt."""
-        return (self.tok.decode_bytes(ids) if ids else b"")[len(self.rows[b].cut) :]
+    def data(self, ids: Sequence[int], before: int) -> bytes:
+        """The bytes of `ids` after the id `before`: alone, the first would lose the space that many tokenizers drop at
+        the beginning of a text."""
+        if not ids:
+            return b""
+        return self.tok.decode_bytes((before, *ids))[len(self.tok.decode_bytes((before,))) :]
 
     def _logprobs(self, host: loop.State, b: int, ids: Sequence[int]) -> tuple[TokenLogprob, ...]:
         drawn = self.rows[b].covers is not None  # the first token is a leaf: no alternatives were recorded
@@ -61,34 +64,50 @@ class Reader:
         return tuple(found)
 
 
-@dataclass(eq=False)
+class _Shown:
+    """What was shown of one row. `data` begins with the row's cut, which is `sent` from the beginning."""
+
+    def __init__(self, row: Boundary) -> None:
+        self.cut = self.sent = len(row.cut)
+        self.data, self.last, self.written = bytearray(), row.kept[-1], 0
+        self.stream = TextStream(row.context.tail)
+
+    def push(self, data: bytes, stops: Stops, done: bool) -> str:
+        """The text that is certain with these bytes more. Only they, and what may end in them, are searched."""
+        begin = max(self.cut, len(self.data) - stops.memory)
+        self.data += data
+        end = stops.find(self.data, begin)
+        if end is None:
+            tail = bytes(self.data[max(self.cut, len(self.data) - stops.memory) :])
+            end = len(self.data) - (0 if done else stops.held(tail))
+        begin, self.sent = self.sent, max(end, self.sent)
+        return self.stream.push(bytes(self.data[begin : self.sent]))
+
+
 class Events:
-    """What is new in each row since it was last looked at."""
+    """What is new in each row since it was last looked at; what an event costs does not grow with the text."""
 
-    reader: Reader
-
-    def __post_init__(self) -> None:
-        rows = self.reader.rows
-        self._streams = [TextStream(row.context.tail) for row in rows]
-        self._shown, self._sent = [0] * len(rows), [0] * len(rows)
-        self._running = set(range(len(rows)))
+    def __init__(self, reader: Reader) -> None:
+        self._reader, self._shown = reader, [_Shown(row) for row in reader.rows]
+        self._running = set(range(len(reader.rows)))
 
     @property
     def over(self) -> bool:
         return not self._running
 
-    def look(self, host: loop.State) -> Iterator[Event]:
-        """An event for each row that ran; its last one has the completion. What may begin a stop string is held."""
-        reader = self.reader
+    def look(self, glance: loop.State, whole: Callable[[], loop.State]) -> Iterator[Event]:
+        """An event for each row that ran; its last one has the completion. What may begin a stop string is held.
+
+        At most one token a row is new in a `glance`; `whole` gets what completions are made of.
+        """
+        reader = self._reader
         for b in sorted(self._running):
-            done = host.status[b] != loop.RUNNING
-            ids = tuple(host.ids[b, : int(host.written[b])].tolist())
-            data = reader.data(ids, b)
-            found = reader.stops.find(data)
-            end = found if found is not None else len(data) if done else len(data) - reader.stops.held(data)
-            text = self._streams[b].push(data[self._sent[b] : max(end, self._sent[b])])
-            new, self._shown[b], self._sent[b] = ids[self._shown[b] :], len(ids), max(end, self._sent[b])
-            completion = reader.completion(host, b) if done else None
+            shown, done = self._shown[b], bool(glance.status[b] != loop.RUNNING)
+            new = (int(glance.token[b]),) if glance.written[b] > shown.written else ()
+            text = shown.push(reader.data(new, shown.last), reader.stops, done)
+            if new:
+                shown.last, shown.written = new[0], shown.written + 1
+            completion = reader.completion(whole(), b) if done else None
             if done:
                 self._running.discard(b)
             yield Event(text, new, completion.finish_reason if completion else None, b, completion)

@@ -106,11 +106,8 @@ class TextStream:
 
     def push(self, data: bytes) -> str:
         """The characters that are whole now. The one that the prompt began belongs to neither."""
-        text = ""
-        for at in range(len(data)):
-            part = self._decoder.decode(data[at : at + 1])
-            if part and self._skip:
-                self._skip = False
-                part = part[1:]
-            text += part
+        text = self._decoder.decode(data)
+        if text and self._skip:
+            self._skip = False
+            return text[1:]
         return text

@@ -12,7 +12,7 @@ from toktier_jax.errors import InputError
 from toktier_jax.sampling import constraints, exact, loop, stops
 from toktier_jax.sampling.healing import heal_tables
 from toktier_jax.sampling.outcome import Events, Reader
-from toktier_jax.sampling.placement import device_tables, on_device, on_host, owned, token_bytes
+from toktier_jax.sampling.placement import device_tables, glance, on_device, on_host, owned, token_bytes
 from toktier_jax.sampling.prefill import bucket, gatherer, prefill
 from toktier_jax.sampling.prompt import read_prompts
 from toktier_jax.sampling.repair import repair
@@ -201,7 +201,7 @@ class Run:
         while constraint is not None and self._running() and int(self.state.step) < until:
             if pure and not any(self._rests(self.state)):
                 break
-            before = on_host(self.state)
+            before = glance(self.state)
             run = loop.step(request.lm, self._static(heals=self.heals), self.slots)
             self.state = run(self.params, self.settings, on_device(self.state), self._host_mask(before))
             self._show(before, self.state)
@@ -237,19 +237,23 @@ class Run:
     def completions(self) -> list[Completion]:
         """The completions of all rows, as far as they are."""
         host, reader = on_host(self.state), self._reader()
+        self._keep(host)
+        return [reader.completion(host, b) for b in range(len(self.rows))]
+
+    def _keep(self, host: loop.State) -> None:
+        """Leaves the cache to the PrefixCache."""
         if self.request.reuse is not None:
             written = host.ids[0, : max(0, int(host.written[0]) - 1)].tolist()
             self.request.reuse.put(self.state.cache, (*self.rows[0].kept, *written))
-        return [reader.completion(host, b) for b in range(len(self.rows))]
 
     def events(self) -> Iterator[Event]:
         """An event a step and row that runs; the last one of a row has its completion."""
         self._check()
         events, until = Events(self._reader()), 1
         while True:
-            yield from events.look(on_host(self.state))
+            yield from events.look(glance(self.state), lambda: on_host(self.state))
             if events.over:
-                self.completions()
+                self._keep(on_host(self.state))
                 return
             until += 1
             self._advance(until)

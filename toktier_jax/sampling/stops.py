@@ -21,16 +21,22 @@ class Stops:
 
     strings: tuple[bytes, ...]
 
-    def find(self, data: bytes) -> int | None:
-        """Where the stop string that ends first begins (the longest of those that end there), or None."""
-        found = [(data.find(s) + len(s), data.find(s)) for s in self.strings if s in data]
+    @property
+    def memory(self) -> int:
+        """How many bytes before new ones can matter: those of a stop string that the new ones end."""
+        return max(map(len, self.strings), default=1) - 1
+
+    def find(self, data: bytes | bytearray, start: int = 0) -> int | None:
+        """Where the stop string that ends first begins (the longest of those that end there), from `start` on; or
+        None."""
+        found = [(at + len(s), at) for s in self.strings if (at := data.find(s, start)) >= 0]
         return min(found)[1] if found else None
 
     def held(self, data: bytes) -> int:
         """How many of the last bytes may be the beginning of a stop string."""
-        longest = max(map(len, self.strings), default=1) - 1
         return next(
-            (k for k in range(min(longest, len(data)), 0, -1) if any(s.startswith(data[-k:]) for s in self.strings)), 0
+            (k for k in range(min(self.memory, len(data)), 0, -1) if any(s.startswith(data[-k:]) for s in self.strings)),
+            0,
         )
 
 
