@@ -42,7 +42,7 @@ class Covers:
 
     trunk     ids before the open end, which all covers share (special tokens included)
     nodes     the nodes that have leaves, shortest first
-    leaves    (node int32 [n], token int32 [n]) of C
+    leaves    (number of the node int32 [n], token int32 [n]) of C
     strict    the same of C+, with the bytes after the prompt's end that each leaf begins with: uint8 [n]
     end       the node that is the prompt's own encoding, from which the end of the text hangs; None inside a character
     rest      bytes from the open end's start to the prompt's end
@@ -55,9 +55,9 @@ class Covers:
     end: Node | None
     rest: bytes
 
-    def skip(self, node: int) -> int:
-        """How many bytes of a leaf of that node are the prompt's."""
-        return len(self.rest) - self.nodes[node].at
+    def skip(self, number: int) -> int:
+        """How many bytes of a leaf of nodes[number] are the prompt's."""
+        return len(self.rest) - self.nodes[number].at
 
 
 @dataclass(eq=False)
@@ -92,9 +92,9 @@ class CoverRules:
             if strict:
                 past[node] = np.append(past.get(node, _NONE), np.int32(id))
         kept = [
-            n
-            for n in sorted({*found, *past}, key=lambda node: (node.at, node.path))
-            if len(found.get(n, _NONE)) or len(past.get(n, _NONE))
+            node
+            for node in sorted({*found, *past}, key=lambda node: (node.at, node.path))
+            if len(found.get(node, _NONE)) or len(past.get(node, _NONE))
         ]
         if end is not None and strict and end not in kept:
             kept.append(end)
@@ -230,6 +230,6 @@ def cover_rules(tok: TokenizerLike) -> CoverRules:
 
 
 def _flat(found: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(node, token) of the leaves of each node in turn."""
-    nodes = np.repeat(np.arange(len(found), dtype=np.int32), [len(tokens) for tokens in found])
-    return nodes, np.concatenate([*found, np.zeros(0, np.int32)]).astype(np.int32)
+    """(number of the node, token) of the leaves of each node in turn."""
+    numbers = np.repeat(np.arange(len(found), dtype=np.int32), [len(tokens) for tokens in found])
+    return numbers, np.concatenate([*found, np.zeros(0, np.int32)]).astype(np.int32)

@@ -21,7 +21,7 @@ _EMPTY = Covers((), (), (_NOTHING, _NOTHING), (_NOTHING, _NOTHING, np.zeros(0, n
 
 
 class Drawn(NamedTuple):
-    """A leaf: its token, what of it lies past the prompt, its flat node, and its share of the covers."""
+    """A leaf: its token, what of it lies past the prompt, its flat node, and its log-share of the covers."""
 
     token: int
     past: bytes
@@ -66,23 +66,18 @@ def draw(
         if tables.nodes[b, leaf[b]] < 0 or not np.isfinite(share[b]):
             raise InputError(f"nothing is allowed after the prompt of row {b}: constraint or model exclude all")
         flat, token = int(tables.nodes[b, leaf[b]]), int(tables.leaves[b, leaf[b]])
-        node = _node(row, flat)
-        drawn.append(Drawn(token, vocabulary.strings[token][row.covers.skip(node) :], flat, float(share[b])))
+        number = int(np.flatnonzero(row.tree.places == flat)[0])
+        drawn.append(Drawn(token, vocabulary.strings[token][row.covers.skip(number) :], flat, float(share[b])))
         after.append(
             dataclasses.replace(
                 row,
                 kept=(*row.tree.trunk, *row.tree.tokens[row.tree.path(flat)].tolist()),
-                cut=row.covers.rest[row.covers.nodes[node].at :],
+                cut=row.covers.rest[row.covers.nodes[number].at :],
                 dropped=float(max(dropped[b], 0.0)),
                 logprob=float(total[b]),
             )
         )
     return after, drawn
-
-
-def _node(row: Boundary, flat: int) -> int:
-    """The node of the covers at a flat node."""
-    return int(np.flatnonzero(row.tree.places == flat)[0])
 
 
 def allowed_leaves(
@@ -92,9 +87,10 @@ def allowed_leaves(
     mask = constraints.checked_mask(constraint, state, len(rows), size)
     kept: list[np.ndarray] = []
     for b, row in enumerate(rows):
-        nodes, tokens = (row.covers or _EMPTY).leaves
-        skips = [row.covers.skip(node) for node in range(len(row.covers.nodes))] if row.covers else []
-        pasts = [vocabulary.strings[t][skips[n] :] for n, t in zip(nodes.tolist(), tokens.tolist(), strict=True)]
+        covers = row.covers or _EMPTY
+        skips = [covers.skip(number) for number in range(len(covers.nodes))]
+        leaves = zip(*(array.tolist() for array in covers.leaves), strict=True)
+        pasts = [vocabulary.strings[token][skips[number] :] for number, token in leaves]
         kept.append(constraints.allowed(constraint, state, mask, vocabulary, b, pasts))
     return kept
 

@@ -66,7 +66,7 @@ LIMITS: dict[str, tuple[float, float]] = {
 """The least and the largest value of each number; the whole ones are those with whole limits."""
 
 LEAST_TEMPERATURE = 1e-6
-"""A positive temperature below it counts as it: divided by less, float32 logits overflow, and the draw means nothing."""
+"""A positive temperature below it counts as it: divided by less, float32 logits overflow and a draw means nothing."""
 
 
 def check_number(name: str, value: Any, limits: tuple[float, float] | None = None) -> None:

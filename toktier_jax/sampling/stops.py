@@ -34,10 +34,8 @@ class Stops:
 
     def held(self, data: bytes) -> int:
         """How many of the last bytes may be the beginning of a stop string."""
-        return next(
-            (k for k in range(min(self.memory, len(data)), 0, -1) if any(s.startswith(data[-k:]) for s in self.strings)),
-            0,
-        )
+        sizes = range(min(self.memory, len(data)), 0, -1)
+        return next((k for k in sizes if any(s.startswith(data[-k:]) for s in self.strings)), 0)
 
 
 def check_stops(stop: str | bytes | Sequence[str | bytes]) -> Stops:
