@@ -10,6 +10,14 @@ from jaxtyping import Array, Bool, Float, Int32
 _NEVER = -jnp.inf
 
 
+def row_keys(seed: int, batch: int) -> Array:
+    """Typed PRNG keys [batch] of a seed of 64 bits."""
+    low, high = (jnp.uint32(seed >> shift & 0xFFFFFFFF) for shift in (0, 32))
+    key = jax.random.key(low)
+    key = jax.random.fold_in(key, high) if high else key
+    return jax.vmap(lambda row: jax.random.fold_in(key, row))(jnp.arange(batch, dtype=jnp.int32))
+
+
 def in_ranges(
     ranks: Int32[Array, " vocab"], ranges: Int32[Array, "batch 2"], prefixes: Int32[Array, "batch some"]
 ) -> Bool[Array, "batch vocab"]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from toktier_jax.errors import InputError
 from toktier_jax.sampling import constraints, exact, loop, stops
+from toktier_jax.sampling.draw import row_keys
 from toktier_jax.sampling.healing import heal_tables
 from toktier_jax.sampling.outcome import Events, Reader
 from toktier_jax.sampling.placement import device_tables, glance, on_device, on_host, owned, token_bytes
@@ -84,10 +84,6 @@ class Run:
     def _start(self) -> loop.State:
         """The state after it."""
         request, batch = self.request, len(self.rows)
-        low, high = (np.uint32(int(request.seed) >> shift & 0xFFFFFFFF) for shift in (0, 32))
-        seed = jax.random.key(low)
-        seed = jax.random.fold_in(seed, high) if high else seed
-        keys = jax.vmap(lambda row: jax.random.fold_in(seed, row))(jnp.arange(batch, dtype=jnp.int32))
         shape = (batch, self.size, request.logprobs)
         state = loop.State(
             cache=self.filled.cache,
@@ -103,7 +99,7 @@ class Run:
             top=(np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)) if request.logprobs else None,
             seen=None,
             constraint=None,
-            keys=keys,
+            keys=row_keys(int(request.seed), batch),
             step=np.int32(0),
         )
         drawn = np.array([row.covers is not None for row in self.rows])
