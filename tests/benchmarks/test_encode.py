@@ -60,6 +60,7 @@ def test_a_cell_measures_and_names_its_ids(engine: str) -> None:
     assert row["cold_ms"] > 0
 
 
+@pytest.mark.slow  # a compile for what other tests compile
 def test_the_grid_in_small(in_this_process: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="plots need the bench extra")
     assert encode.main(["--small", "--only", "grid", "--tokenizer", TOKENIZER, "--out", str(tmp_path)]) == 0
