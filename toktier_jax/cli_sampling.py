@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .tokenizer import Tokenizer
+    from toktier_jax.tokenizer import Tokenizer
 
 Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 
@@ -46,8 +46,8 @@ def add_sampling(add: Add) -> None:
 
 
 def complete(arguments: argparse.Namespace) -> int:
-    from . import models, sampling
-    from .errors import InputError
+    from toktier_jax import models, sampling
+    from toktier_jax.errors import InputError
 
     heal: Any = arguments.heal_tokens
     if heal != "auto":
@@ -78,11 +78,11 @@ def complete(arguments: argparse.Namespace) -> int:
 
 
 def boundary(arguments: argparse.Namespace) -> int:
-    from .sampling.explain import explain_boundary
+    from toktier_jax.sampling.explain import explain_boundary
 
     lm = None
     if arguments.model is not None:
-        from . import models
+        from toktier_jax import models
 
         lm = models.load(arguments.model)
     print(
@@ -98,7 +98,7 @@ def boundary(arguments: argparse.Namespace) -> int:
 
 
 def _tokenizer(arguments: argparse.Namespace) -> Tokenizer:
-    from .cli import load
+    from toktier_jax.cli import load
 
     if arguments.tokenizer is not None:
         return load(arguments.tokenizer)
