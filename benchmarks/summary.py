@@ -37,7 +37,7 @@ def insert(file: Path, text: str) -> None:
 
 def render(folder: Path, *, brief: bool = False) -> str:
     """Markdown of whatever results lie in `folder`; `brief`: the counts and the encode's speed alone."""
-    parts = [*campaign(folder), *walks(folder), *encode(folder)]
+    parts = [*campaign(folder), *walks(folder), *boundary(folder), *encode(folder)]
     if not brief:
         for name, title in FIGURES.items():
             parts += figures(folder, name, title)
@@ -72,6 +72,20 @@ def walks(folder: Path) -> list[str]:
         f"sessions over {tokenizers} tokenizers, {spans} compared with a full encode of the reference after each; "
         f"{whole:,} changes were not repaired but encoded whole."
     ]
+
+
+def boundary(folder: Path) -> list[str]:
+    if not (found := read(folder, "boundary")):
+        return []
+    parts = []
+    for corpus, row in found["corpora"].items():
+        exact, none = row["arms"]["exact"], row["arms"]["none"]
+        low, high = exact["interval"]
+        parts.append(
+            f"on {row['prompts']} cut prompts of {corpus} SmolLM2-135M finds the next word in {exact['greedy']:.0%} "
+            f"instead of {none['greedy']:.0%} ({exact['over none']:+.2f} nats, 95% interval {low:+.2f} to {high:+.2f})"
+        )
+    return [f"`python -m benchmarks.boundary`: {'; '.join(parts)}."]
 
 
 def encode(folder: Path) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from benchmarks import summary
 
 WALKS = {"steps": 200_000, "compared": 200_000, "changes": {"append": 9, "full": 3}, "differences": []}
+SHARES = {"none": 0.088, "exact": 0.784}
 TOTALS = {"tokenizers": 2, "positions": 20_000_000, "ids": 5_000_000, "spans": 4_000_000}
 
 
@@ -37,7 +38,10 @@ def test_what_has_results_is_shown(tmp_path: Path) -> None:
     write(tmp_path, "replay", {"rows": [{**turns, "characters": 400_000}]})
     row = {"tokenizer": "t", "platform": "tpu", "what": "encode", "kernels": 363, "temp_a_byte": 639, "compile_s": 1.5}
     write(tmp_path, "aot", {"rows": [row]})
+    arms = {arm: {"greedy": share, "over none": 9.4, "interval": [7.8, 11.0]} for arm, share in SHARES.items()}
+    write(tmp_path, "boundary", {"corpora": {"code": {"prompts": 102, "arms": arms}}})
     text = summary.render(tmp_path)
+    assert "on 102 cut prompts of code SmolLM2-135M finds the next word in 78% instead of 9% (+9.40 nats" in text
     assert "99% answered in 500 ms" in text
     assert "sessions 400, a stateless front end on `tokenizers` 32: 12.5 x" in text
     assert "| t | 9 | 10 | 1.25 | 100.0% | 0 |" in text
