@@ -68,7 +68,7 @@ class Subject:
     def from_device(self, text: str, add_special_tokens: bool) -> Any:
         """As if the device had found these ids and bytes."""
         raw = self.reference.encode_bare(text, special="parse")
-        pairs = spans.byte_spans(text, raw, self.vocabulary, self.gaps(text))
+        pairs = spans.byte_spans(text, raw, self.vocabulary, self.gaps(text), self.reference.normalize)
         bounds = np.array([i for i, byte in enumerate(text.encode()) if byte & 0xC0 != 0x80] + [len(text.encode())])
         inside = pairs[:, 1] > pairs[:, 0]
         gapped = np.where(inside, np.minimum(pairs[:, 1], bounds[raw.offsets[:, 1]]), pairs[:, 1])
@@ -119,6 +119,16 @@ def test_metaspace_inserts_nothing_before_a_space() -> None:
     assert subject.bytes(" hi") == [[0, 3]]
     assert subject.bytes(" 日") == [[0, 1], [1, 4]]
     assert subject.bytes("日") == [[0, 0], [0, 3]]
+
+
+def test_a_lone_space_that_normalization_makes_is_no_prefix() -> None:
+    for normalizer in ({"type": "NFKC"}, {"type": "Replace", "pattern": {"String": "\xa0"}, "content": " "}):
+        subject = sentencepiece(normalizer=normalizer, pre_tokenizer=metaspace("always", split=True))
+        for text in ("h\xa0", "h "):
+            raw = subject.reference.encode_bare(text, special="parse")
+            width = len(text.encode()) - 1
+            for slow in (False, True):
+                assert spans_of(subject, text, raw, slow)[-1] == [1, 1 + width]
 
 
 def test_a_prefix_before_a_character_that_is_removed() -> None:
@@ -252,14 +262,15 @@ def check(file: bytes, name: str, count: int) -> int:
 def replayed(subject: Subject, text: str, raw: RawEncoding) -> list[list[int]]:
     assert isinstance(subject.spec.model, types.BPE)
     spelled = subject.reference.spell(text, special="parse")
-    return replay_spans(text, raw, spelled, subject.spec.model, subject.vocabulary, subject.gaps(text)).tolist()
+    model, normalize = subject.spec.model, subject.reference.normalize
+    return replay_spans(text, raw, spelled, model, subject.vocabulary, subject.gaps(text), normalize).tolist()
 
 
 def spans_of(subject: Subject, text: str, raw: RawEncoding, slow: bool) -> list[list[int]]:
     """By the fast way where it applies."""
     if slow:
         return replayed(subject, text, raw)
-    return spans.byte_spans(text, raw, subject.vocabulary, subject.gaps(text)).tolist()
+    return spans.byte_spans(text, raw, subject.vocabulary, subject.gaps(text), subject.reference.normalize).tolist()
 
 
 def test_generated_files() -> None:

@@ -117,9 +117,10 @@ class Assembler:
         gaps = absorbed(forms[0], text) if forms else None
         model = self._model() if vocabulary.shifts or vocabulary.partial else None
         if isinstance(model, types.BPE) and isinstance(reference, TokenizersReference):
-            pairs = replay_spans(text, bare, reference.spell(text, special=special), model, vocabulary, gaps)
+            spelled = reference.spell(text, special=special)
+            pairs = replay_spans(text, bare, spelled, model, vocabulary, gaps, reference.normalize)
         else:
-            pairs = spans.byte_spans(text, bare, vocabulary, gaps)
+            pairs = spans.byte_spans(text, bare, vocabulary, gaps, reference.normalize)
         in_text = raw.words >= 0
         kept, whole = np.count_nonzero(in_text), len(bare.ids)
         if kept > whole:

@@ -9,6 +9,7 @@ Slow (some microseconds a byte), and an independent check of the faster way in s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,7 +17,8 @@ import numpy as np
 
 from toktier_jax.errors import SpecError
 from toktier_jax.host.reference import RawEncoding
-from toktier_jax.host.vocabulary import Vocabulary
+from toktier_jax.host.spans import spells_prefix
+from toktier_jax.host.vocabulary import Spelling, Vocabulary
 from toktier_jax.spec import types
 from toktier_jax.spec.byte_alphabet import ALPHABET, BYTES
 
@@ -37,10 +39,11 @@ def replay_spans(
     model: types.BPE,
     vocabulary: Vocabulary,
     gaps: np.ndarray | None,
+    normalize: Callable[[str], str],
 ) -> np.ndarray:
     """Source bytes int64 [n, 2] of the tokens `raw`; `spelled` has a token with the id of the byte for each byte.
 
-    `gaps` as for spans.byte_spans.
+    `gaps` and `normalize` as for spans.byte_spans.
     """
     data = text.encode()
     bounds = [*np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80).tolist(), len(data)]
@@ -58,7 +61,9 @@ def replay_spans(
             continue
         piece = bytes(ids).decode()
         offsets = [place for byte, place in zip(ids, places, strict=True) if byte & 0xC0 != 0x80]
-        characters = _places(piece, [(bounds[a], closed[b]) for a, b in offsets], data, vocabulary)
+        whole = [(bounds[a], closed[b]) for a, b in offsets]
+        inserted = _inserted(piece, whole, data, vocabulary.spelling, normalize)
+        characters = _places(piece, whole, data, inserted, byte_level=vocabulary.spelling.byte_level)
         symbols = _symbols(piece, characters, model, data)
         tokens = [strings[index] for index in raw.ids[first:last].tolist()]
         if model.ignore_merges and piece in model.vocab:
@@ -77,13 +82,12 @@ def _words(spelled: RawEncoding) -> dict[int, tuple[list[int], list[Span]]]:
     }
 
 
-def _places(piece: str, whole: list[Span], data: bytes, vocabulary: Vocabulary) -> list[Span]:
+def _places(piece: str, whole: list[Span], data: bytes, inserted: int, *, byte_level: bool) -> list[Span]:
     """The bytes of each character of a piece: its own where the alphabet spells a character byte by byte."""
     places = list(whole)
-    inserted = _inserted(piece, whole, data, vocabulary)
     places[:inserted] = [(low, low) for low, _ in whole[:inserted]]
     at = inserted
-    while vocabulary.spelling.byte_level and at < len(piece):
+    while byte_level and at < len(piece):
         stop = at + 1
         while stop < len(piece) and whole[stop] == whole[at]:
             stop += 1
@@ -94,9 +98,10 @@ def _places(piece: str, whole: list[Span], data: bytes, vocabulary: Vocabulary) 
     return places
 
 
-def _inserted(piece: str, whole: list[Span], data: bytes, vocabulary: Vocabulary) -> int:
+def _inserted(
+    piece: str, whole: list[Span], data: bytes, spelling: Spelling, normalize: Callable[[str], str]
+) -> int:
     """How many characters at the start of a piece are a prefix, which has the place of the character behind it."""
-    spelling = vocabulary.spelling
     space = ALPHABET[ord(" ")] if spelling.byte_level else spelling.space
     prefix = spelling.inserted.decode().replace(" ", space)
     count = len(prefix)
@@ -104,7 +109,7 @@ def _inserted(piece: str, whole: list[Span], data: bytes, vocabulary: Vocabulary
         return 0
     source = data[slice(*whole[0])]
     alone = len(piece) == count
-    return 0 if alone and source in (prefix.encode(), spelling.inserted) else count
+    return 0 if alone and (source == prefix.encode() or spells_prefix(source, spelling, normalize)) else count
 
 
 def _symbols(piece: str, places: list[Span], model: types.BPE, data: bytes) -> list[Symbol]:

@@ -8,6 +8,8 @@ since the reference truncates between them (host/postprocess.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from toktier_jax.host.reference import RawEncoding
@@ -74,12 +76,14 @@ def _white_space(string: str) -> tuple[int, int]:
 _SPACES = "Ġ\t\n\x0b\x0c\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 
 
-def byte_spans(text: str, raw: RawEncoding, vocabulary: Vocabulary, gaps: np.ndarray | None) -> np.ndarray:
+def byte_spans(
+    text: str, raw: RawEncoding, vocabulary: Vocabulary, gaps: np.ndarray | None, normalize: Callable[[str], str]
+) -> np.ndarray:
     """Source bytes, int64 [n, 2], of the tokens of an untrimmed answer of the reference.
 
     Where two neighbours touch the same character, either they are parts of it, or the first was inserted before it, or
     normalization made both out of it: then both have all of its bytes. `gaps` bool [characters] marks what composition
-    drew into the character before (host/align.py), or is None.
+    drew into the character before (host/align.py), or is None; `normalize` is the reference's.
     """
     data = text.encode()
     bounds = np.append(np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80), len(data))
@@ -94,7 +98,7 @@ def byte_spans(text: str, raw: RawEncoding, vocabulary: Vocabulary, gaps: np.nda
         leads = first == 0 or raw.words[first - 1] != raw.words[first]
         inserted = _inserted(b"".join(tokens), vocabulary.spelling) if leads else 0
         _share(data, bounds, spans[first : last + 1], starts[first : last + 1], tokens, inserted)
-    _empty_lone_prefixes(data, raw, spans, vocabulary)
+    _empty_lone_prefixes(data, raw, spans, vocabulary, normalize)
     spans[:, 1] = np.maximum.accumulate(spans[:, 1])
     return spans
 
@@ -107,13 +111,19 @@ def _runs(shared: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
-def _empty_lone_prefixes(data: bytes, raw: RawEncoding, spans: np.ndarray, vocabulary: Vocabulary) -> None:
+def _empty_lone_prefixes(
+    data: bytes, raw: RawEncoding, spans: np.ndarray, vocabulary: Vocabulary, normalize: Callable[[str], str]
+) -> None:
     """A prefix can be a piece of its own, before a character that belongs to no token; in place."""
-    real = (vocabulary.spelling.inserted, vocabulary.spelling.space.encode())
     for i in np.flatnonzero(np.isin(raw.ids, vocabulary.prefixes)).tolist():
         leads = i == 0 or raw.words[i - 1] != raw.words[i]
-        if leads and data[spans[i, 0] : spans[i, 1]] not in real:
+        if leads and not spells_prefix(data[spans[i, 0] : spans[i, 1]], vocabulary.spelling, normalize):
             spans[i, 1] = spans[i, 0]
+
+
+def spells_prefix(source: bytes, spelling: Spelling, normalize: Callable[[str], str]) -> bool:
+    """Whether a piece spelled as a lone prefix comes from these bytes: a space, or what is normalized to one."""
+    return source in (spelling.inserted, spelling.space.encode()) or normalize(source.decode()) == normalize(" ")
 
 
 def _inserted(spelled: bytes, spelling: Spelling) -> int:
