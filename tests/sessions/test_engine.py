@@ -12,7 +12,7 @@ from tests.sessions.standin import StandIn
 from tests.sessions.walks import reference
 from tests.tokenizer_files import bpe, byte_level, tokenizer_json
 from toktier_jax import InputError, Tokenizer, UnsupportedError
-from toktier_jax.host import fork
+from toktier_jax.host import fork, window
 from toktier_jax.sessions import Policy, SessionStore
 from toktier_jax.spec.byte_alphabet import ALPHABET
 
@@ -113,3 +113,18 @@ def _tokenizer(name: str) -> Any:
         return artifacts.load(name).tokenizer
     except artifacts.Missing as missing:
         pytest.skip(str(missing))
+
+
+def test_a_piece_that_is_long_to_merge_goes_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change would merge all of it again, a step at a time."""
+    monkeypatch.setattr(window, "LONGEST", 256)
+    tokenizer, letters = Tokenizer.default(), "a" * 600
+    encode = reference(tokenizer)
+    session = SessionStore(tokenizer).open("a", f"before {letters}")
+    assert session.explain()["opened"] == "by the reference: a piece of the text has more than 256 bytes to merge"
+    for start, stop, new in ((300, 300, "Z"), (5, 7, "é "), (100, 700, ""), (50, 60, " words 12")):
+        session.replace(start, min(stop, session._entry.record.text.length), new)
+        assert np.array_equal(session.ids, encode(session.text).ids)
+    changes = session.explain()["changes"]
+    assert changes.pop("reference: a piece of the text has more than 256 bytes to merge") == 2
+    assert changes["edit"] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import gc
 import sqlite3
 import threading
@@ -195,3 +196,35 @@ def test_a_handle_that_nobody_closes_holds_no_session(tmp_path: Path) -> None:
         held.close()
         held.close()
         assert store.stats()["handles"] == 0
+
+
+def test_a_name_is_its_characters_whatever_its_class(tmp_path: Path) -> None:
+    class Name(str, enum.Enum):  # noqa: UP042 - its str() is not its value
+        AGENT = "agent"
+
+    for name in (np.str_("agent"), Name.AGENT):
+        with SessionStore(StandIn(), tmp_path) as store:
+            store.open(name, "abc").fork(np.str_("child"))
+        with SessionStore(StandIn(), tmp_path) as store:
+            assert store.list() == ["agent", "child"]
+            assert (store.get(name).text, store.get("agent").name) == ("abc", "agent")
+            store.delete(name)
+            store.delete("child")
+
+
+def test_a_delete_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SessionStore(StandIn(), tmp_path) as store:
+        handle = store.open("a", "abc")
+        with monkeypatch.context() as patch:
+            patch.setattr(rows, "delete", _busy)
+            with pytest.raises(SessionError, match="nothing was changed"):
+                store.delete("a")
+        assert handle.text == store.get("a").text == store.open("a").text == "abc"
+        handle.append("d")
+        store.delete("a")
+        with pytest.raises(UnknownSession):
+            _ = handle.text
+
+
+def _busy(*_: Any) -> bool:
+    raise sqlite3.OperationalError("database is locked")

@@ -27,6 +27,9 @@ from toktier_jax.types import CONT, EncodeProgram
 SCANNED = 1 << 13
 """Bytes of a window that is scanned: a pattern that gives back a lot is still quick on it. Longer ones are walked."""
 
+LONGEST = 1 << 15
+"""Bytes of a piece without a cut that is merged here."""
+
 BLOCK = 1 << 17
 """Bytes encoded at a time. A longer text is cut where starts are decided."""
 
@@ -102,7 +105,7 @@ class WindowEncoder:
             if patterns is None or self._classes is None
             else Scanner.of_symbols(patterns, self._splits, self._classes)
         )
-        self.merger = WordMerger(plan.model, tables.model)
+        self.merger = WordMerger(plan.model, tables.model, LONGEST)
 
     def encode(self, data: bytes, *, at_start: bool = True, checked: bool = False) -> HostWindow:
         """Tokens of valid UTF-8 text of any length. Nothing is different `at_start` of a text.

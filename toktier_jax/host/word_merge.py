@@ -63,7 +63,9 @@ class _Kept(dict[bytes, Tokens]):
 class WordMerger:
     """BPE of single pieces. Thread-safe; `load` comes first."""
 
-    def __init__(self, plan: BPEPlan, tables: BPETables) -> None:
+    def __init__(self, plan: BPEPlan, tables: BPETables, longest: int | None = None) -> None:
+        """`longest`: bytes between two cuts from which on `find` refuses: a step in Python for each takes seconds."""
+        self._longest = longest
         self._plan = plan
         self._tables = tables
         self._lock = threading.Lock()
@@ -129,6 +131,8 @@ class WordMerger:
             symbols = self._symbols(part, place)
             if symbols is None:
                 raise UnsupportedError("the text holds characters that only the reference can handle")
+            if self._longest is not None and len(part) > self._longest:
+                raise UnsupportedError(f"a piece of the text has more than {self._longest} bytes to merge")
             merged = self._merge(*symbols) if len(symbols[0]) < 64 else self._merge_long(*symbols)
             ids += merged[0]
             ends += [start + end for end in merged[1]]

@@ -185,8 +185,9 @@ class ShadowVerifier:
             raise errors[0]
 
     def _wrong(self, text: str) -> bool:
+        """Whether the engine is; not asked any more once the verifier is closed, so that a search ends."""
         data = text.encode()
-        found = self._found(data) if data else None
+        found = self._found(data) if data and not self._closed else None
         return found is not None and not np.array_equal(found, self._engine.reference_ids(data))
 
     def _found(self, data: bytes) -> np.ndarray | None:

@@ -70,7 +70,7 @@ class SessionStore:
     def open(self, name: str, text: str | None = None) -> Session:
         """The session of that name, made if it is new. `text`: what its text shall be."""
         self.check_open()
-        _check_name(name)
+        name = _check_name(name)
         entry = self._find(name)
         if entry is None:
             made = self._add(name, *encode_record(self.engine, "" if text is None else _checked(text)))
@@ -91,7 +91,7 @@ class SessionStore:
     def get(self, name: str) -> Session:
         """The session of that name. Raises UnknownSession."""
         self.check_open()
-        _check_name(name)
+        name = _check_name(name)
         entry = self._find(name)
         if entry is None:
             raise UnknownSession(f"there is no session {name!r}")
@@ -108,12 +108,12 @@ class SessionStore:
     def delete(self, name: str) -> None:
         """Forgets a session, here and on disk; its handles raise UnknownSession from now on. Raises UnknownSession."""
         self.check_open()
-        _check_name(name)
+        name = _check_name(name)
         entry = self._memory.find(name)
         if entry is not None:
             with entry.lock:
-                entry.deleted = True
                 known = self._disk.delete(name) if self._disk else True
+                entry.deleted = True
                 self._memory.forget(entry)
         else:
             known = self._disk.delete(name) if self._disk else False
@@ -228,7 +228,7 @@ class SessionStore:
         entry.ids = lambda: None
 
     def fork(self, entry: Entry, name: str) -> Session:
-        _check_name(name)
+        name = _check_name(name)
         if self._find(name, handles=0, wait=False) is not None:  # as this session's lock is held
             raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
         made = self._add(name, entry.record.copy(), f"as a fork of {entry.name!r}", parent=entry)
@@ -361,7 +361,8 @@ def _engine(tok: Any, policy: Policy) -> Engine:
     return TokenizerEngine(tok, policy)
 
 
-def _check_name(name: Any) -> None:
+def _check_name(name: Any) -> str:
+    """The name as a plain str, whatever its class shows. Raises InputError."""
     if not isinstance(name, str) or not name:
         raise InputError(f"a session's name must be a string of at least one character, not {name!r:.80}")
     if len(name) > MOST_NAME:
@@ -370,3 +371,4 @@ def _check_name(name: Any) -> None:
         name.encode()
     except UnicodeEncodeError as error:
         raise InputError(f"a session's name holds a lone surrogate at character {error.start}") from error
+    return str.__str__(name)
