@@ -66,11 +66,16 @@ def walks(folder: Path) -> list[str]:
         return []
     tokenizers = sum(not row["skipped"] for row in found["tokenizers"].values())
     spans = "ids and spans" if found["compared"] == found["steps"] else "ids"
-    whole = sum(count for way, count in found["changes"].items() if way.startswith(("full", "reference")))
+    whole = [
+        f"{count:,} of {name}"
+        for name, row in found["tokenizers"].items()
+        for way, count in row.get("changes", {}).items()
+        if way.startswith(("full", "reference"))
+    ]
     return [
         f"`python -m benchmarks.walks`: {len(found['differences'])} differences in {found['steps']:,} random steps of "
         f"sessions over {tokenizers} tokenizers, {spans} compared with a full encode of the reference after each; "
-        f"{whole:,} changes were not repaired but encoded whole."
+        f"changes that were encoded whole instead of repaired: {', '.join(whole) or 'none'}."
     ]
 
 
