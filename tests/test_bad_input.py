@@ -130,11 +130,11 @@ def test_what_pads_is_an_id(pad: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [None, 3, b"tokenizer.json", "a\0b", io.BytesIO(FILE)], ids=["None", "int", "bytes", "NUL", "file"]
+    "path", [None, 3, b"a.json", "a\0b", "", io.BytesIO(FILE)], ids=["None", "int", "bytes", "NUL", "empty", "file"]
 )
 def test_paths(path: Any) -> None:
     for make in (tt.Tokenizer.from_file, tt.Tokenizer.from_pretrained):
-        with pytest.raises(tt.InputError, match="path must be str"):
+        with pytest.raises(tt.InputError, match="path must be a non-empty str"):
             make(path)
 
 

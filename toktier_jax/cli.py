@@ -42,11 +42,11 @@ def fail(message: str, code: int) -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb and returns its exit code."""
-    arguments = build_parser().parse_args(argv)
-    verb: Callable[[argparse.Namespace], int] = arguments.verb
     from toktier_jax.errors import ToktierError
 
     try:
+        arguments = build_parser().parse_args(argv)
+        verb: Callable[[argparse.Namespace], int] = arguments.verb
         code = verb(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader went away, as in `encode FILE | head`
@@ -104,7 +104,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     sub = add("verify", verify, "compare piece starts and ids with the reference on generated and real text")
     add_tokenizer(sub)
-    sub.add_argument("--seconds", type=float, default=30.0, help="how long to search (default 30)")
+    sub.add_argument("--seconds", type=seconds, default=30.0, help="how long to search (default 30)")
     sub.add_argument("--corpus", type=Path, metavar="DIR", help="text files to draw from as well")
     sub.add_argument("--seed", type=int, default=0)
 
@@ -125,12 +125,13 @@ def build_parser() -> argparse.ArgumentParser:
 def encode(arguments: argparse.Namespace) -> int:
     tokenizer = load(arguments.tokenizer)
     data = read(arguments.file)
-    encoding = tokenizer.encode(
-        data,
-        add_special_tokens=not arguments.no_template,
-        special=arguments.special,
-        route=arguments.route,
-    )
+    with naming(arguments.file):
+        encoding = tokenizer.encode(
+            data,
+            add_special_tokens=not arguments.no_template,
+            special=arguments.special,
+            route=arguments.route,
+        )
     ids = encoding.ids.tolist()
     if arguments.json:
         result: dict[str, Any] = {"ids": ids, "route": encoding.route, "fallback_reason": encoding.fallback_reason}
@@ -160,7 +161,8 @@ def count(arguments: argparse.Namespace) -> int:
     with progress(arguments.files) as reach:
         for name in arguments.files:
             data = read(name)
-            number = tokenizer.count(data, progress=lambda done, before=before: reach(before + done))
+            with naming(name):
+                number = tokenizer.count(data, progress=lambda done, before=before: reach(before + done))
             counts.append((name, number))
             before += len(data)
             reach(before)
@@ -238,6 +240,25 @@ def parse_ids(data: bytes, name: str) -> list[int]:
         if not word.isascii() or not word.isdigit() or len(word) > 20:
             raise InputError(f"{name}: item {index}, {word[:40]!r}, is not a token id; give decimal numbers")
     return [int(word) for word in words]
+
+
+@contextlib.contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Says in which file the text is that is refused."""
+    from toktier_jax.errors import InputError
+
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{'stdin' if name == '-' else name}: {error}") from error
+
+
+def seconds(text: str) -> float:
+    """A number of seconds, as an option's value."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError
+    return value
 
 
 @contextlib.contextmanager

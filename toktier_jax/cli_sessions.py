@@ -43,7 +43,11 @@ def _with_store(
     from toktier_jax.sessions import SessionStore
 
     with SessionStore(load(arguments.tokenizer), arguments.store or _default_folder()) as store:
-        return action(arguments, store)
+        code = action(arguments, store)
+        damaged = sorted(name for name in store.stats()["counts"] if name.startswith("damaged"))
+        if damaged:
+            print(f"toktier-jax: warning: {', '.join(damaged)} in the store: left aside", file=sys.stderr)
+        return code
 
 
 def _default_folder() -> Path:

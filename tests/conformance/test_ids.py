@@ -25,7 +25,7 @@ def test_nothing_is_refused(outcome: Outcome, subject: Subject) -> None:
         "trained-bert",  # marks of Javanese and Adlam that BERT keeps could change places with others
     }
     if subject.artifact.name in few:
-        assert outcome.report.refused <= 2
+        assert outcome.report.refused <= 5  # of 85 texts, which hold tokens: training breaks ties now so, now so
     else:
         assert outcome.report.refused == 0, outcome.report.reasons
 

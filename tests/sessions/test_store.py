@@ -16,7 +16,7 @@ import pytest
 
 from tests.sessions.standin import StandIn, expected
 from toktier_jax import ClosedSession, RevisionConflict, SessionStore, UnknownSession
-from toktier_jax.errors import SessionError
+from toktier_jax.errors import InputError, SessionError
 from toktier_jax.sessions import rows
 from toktier_jax.sessions.disk import FILE, Disk
 from toktier_jax.sessions.session import encode_record
@@ -228,3 +228,9 @@ def test_a_delete_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest
 
 def _busy(*_: Any) -> bool:
     raise sqlite3.OperationalError("database is locked")
+
+
+@pytest.mark.parametrize("bad", [{"ttl": -1.0}, {"max_bytes": -1}, {"shadow": 2.0}, {"shadow": float("nan")}])
+def test_numbers_that_mean_nothing_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(bad))):
+        SessionStore(StandIn(), **bad)

@@ -87,6 +87,6 @@ def check_id(name: str, value: Any) -> int:
 def check_path(path: Any) -> str:
     """A file's or directory's path, or a hub id."""
     found = path.__fspath__() if isinstance(path, os.PathLike) else path
-    if not isinstance(found, str) or "\0" in found:
-        raise InputError(f"a path must be str or os.PathLike[str] without NUL, not {path!r}")
+    if not isinstance(found, str) or not found or "\0" in found:
+        raise InputError(f"a path must be a non-empty str or os.PathLike[str] without NUL, not {path!r}")
     return found

@@ -50,9 +50,13 @@ class SessionStore:
     ) -> None:
         """`quarantine`: a directory for reproductions of mismatches; `on_mismatch` is called with each.
 
-        Raises InputError where `tok` is neither, UnsupportedError for a tokenizer with truncation or padding,
-        SessionError where `path` cannot be used.
+        Raises InputError where `tok` is neither or a number is out of range, UnsupportedError for a tokenizer with
+        truncation or padding, SessionError where `path` cannot be used.
         """
+        if not (ttl >= 0 and max_bytes >= 0 and 0 <= shadow <= 1):
+            raise InputError(
+                f"ttl={ttl!r} and max_bytes={max_bytes!r} must not be negative, shadow={shadow!r} not outside 0 to 1"
+            )
         self.engine: Engine = completed(tok) if is_engine(tok) else _engine(tok, policy or Policy())
         self._memory = Memory(ttl, max_bytes, self._count)
         self._lock = threading.Lock()
