@@ -34,6 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows, equal = measure(arguments.tokenizer, 30_000 if arguments.small else SIZE)
     print(report.table(rows, COLUMNS))
     report.write("edits", {"tokenizer": arguments.tokenizer, "figures": rows, "equal": equal}, arguments.out)
+    times = [row for row in rows if "ms" in row["figure"]]
+    drawing, axes = report.figure()
+    axes.barh([row["figure"] for row in times], [row["value"] for row in times])
+    axes.set(xscale="log", xlabel="ms", title="changes of a session of 4 M characters")
+    report.save(drawing, "edits", arguments.out)
     if not equal:
         print("error: other ids than the reference", file=sys.stderr)
     return 0 if equal else 1
