@@ -84,12 +84,12 @@ def test_a_piece_longer_than_every_block_is_the_references(monkeypatch: pytest.M
     monkeypatch.setattr(engine, "CAPACITIES", (1 << 10,))
     monkeypatch.setattr(engine, "CPU_BLOCK", 1 << 10)
     tok = tokenizer()
-    for text in ("x" * 1025, "the in" + "ab" * 800, "\n" + "é" * 3000 + " the"):
+    for text, at in (("x" * 1025, 0), ("the in" + "ab" * 800, 3), ("\n" + "é" * 3000 + " the", 1)):
         found = tok.encode(text)
         assert found.route == "reference"
-        assert found.fallback_reason == "a piece of the text is longer than 1024 bytes"
+        assert found.fallback_reason == f"a piece of the text, at byte {at}, is longer than 1024 bytes"
         assert found.ids.tolist() == tok.reference.encode(text).ids
-        with pytest.raises(tt.UnsupportedError, match="is longer than 1024"):
+        with pytest.raises(tt.UnsupportedError, match=f"at byte {at}, is longer than 1024"):
             tok.encode(text, route="xla")
     for text in ("x" * 1024, "the in" + " ab" * 800, ("é" * 500 + " ") * 5):
         found = tok.encode(text, route="xla")

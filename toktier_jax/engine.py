@@ -168,7 +168,10 @@ class DeviceEngine:
             elif capacity < CAPACITIES[-1]:
                 least = CAPACITIES[CAPACITIES.index(capacity) + 1]
             else:
-                raise UnsupportedError(f"a piece of the text is longer than {capacity} bytes")
+                raise UnsupportedError(
+                    f"a piece of the text, at byte {begin}, is longer than {capacity} bytes",
+                    f"a piece of the text is longer than {capacity} bytes",
+                )
 
     def _encode(self, pieces: Pieces, begin: int, end: int, special: Special) -> DeviceResult:
         """Tokens of the block that begins at byte `begin`, those up to byte `end`."""

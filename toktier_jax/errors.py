@@ -14,7 +14,14 @@ class SpecError(ToktierError):
 
 
 class UnsupportedError(ToktierError):
-    """The request names something that the device path or this machine cannot do."""
+    """The request names something that the device path or this machine cannot do.
+
+    `reason` is the message without the place, for those who count.
+    """
+
+    def __init__(self, message: str, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = message if reason is None else reason
 
 
 class CapacityError(ToktierError):

@@ -293,7 +293,7 @@ class Tokenizer:
             assert self._refusal is not None
             reason = self._refusal
             return self._counted("reference", lambda: on_reference(reason))
-        reason = "tiny"
+        reason = counted = "tiny"
         if route == "xla" or size >= TINY:
             device = self._need_device()
             fork.check_fork()
@@ -302,9 +302,9 @@ class Tokenizer:
             except UnsupportedError as error:
                 if route == "xla":
                     raise
-                reason = str(error)
+                reason, counted = str(error), error.reason
         with self._lock:
-            self._fallbacks[reason] += 1
+            self._fallbacks[counted] += 1
         return self._counted("reference", lambda: on_reference(reason))
 
     def _counted(self, route: Route, run: Callable[[], T]) -> T:

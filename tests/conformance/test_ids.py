@@ -10,6 +10,7 @@ import pytest
 from tests import artifacts, corpus
 from tests.artifacts import Artifact
 from toktier_jax.errors import UnsupportedError
+from toktier_jax.program.quickcheck import form_facts
 
 from .conftest import Outcome, Subject
 
@@ -19,15 +20,17 @@ def test_ids(outcome: Outcome) -> None:
     assert outcome.report.ids > 5_000
 
 
-def test_nothing_is_refused(outcome: Outcome, subject: Subject) -> None:
-    few = {
-        "smollm2",  # has no token for some bytes: the reference drops them and moves spans
-        "trained-bert",  # marks of Javanese and Adlam that BERT keeps could change places with others
-    }
-    if subject.artifact.name in few:
-        assert outcome.report.refused <= 5  # of 85 texts, which hold tokens: training breaks ties now so, now so
-    else:
-        assert outcome.report.refused == 0, outcome.report.reasons
+def test_nothing_is_refused(outcome: Outcome, subject: Subject, scale: float) -> None:
+    most = 0
+    if subject.artifact.name == "smollm2":  # has no token for some bytes: the reference drops them and moves spans
+        most = 2
+    elif subject.artifact.name == "trained-bert":
+        # Marks of Javanese and Adlam that BERT keeps could change places with others. How many texts hold one depends
+        # on the tokens that they are made of, and training breaks ties now so, now so.
+        normalize = subject.artifact.tokenizer.reference.normalizer.normalize_str
+        kept = {mark for mark in map(chr, np.flatnonzero(form_facts("NFD").reorders)) if mark in normalize(mark)}
+        most = sum(not kept.isdisjoint(text) for text in subject.texts(scale))
+    assert outcome.report.refused <= most, outcome.report.reasons
 
 
 @pytest.mark.parametrize("name", artifacts.CHOSEN)

@@ -63,7 +63,10 @@ class RewrittenEncoder:
             elif most < CAPACITIES[-1]:
                 most = CAPACITIES[CAPACITIES.index(most) + 1]
             else:
-                raise UnsupportedError(f"a piece of the text is longer than {most} bytes")
+                raise UnsupportedError(
+                    f"a piece of the text, at byte {begin}, is longer than {most} bytes",
+                    f"a piece of the text is longer than {most} bytes",
+                )
 
     def _encode(self, data: bytes, at_start: bool, checked: bool) -> HostWindow:
         size = len(data)

@@ -69,7 +69,7 @@ def _splice(record: Record, engine: Engine, change: Change, counts: Counter[str]
                 counts[found.outcome] += 1
                 return found
     except UnsupportedError as error:
-        counts[f"reference: {error}"] += 1
+        counts[f"reference: {error.reason}"] += 1
         return _whole(record, engine.encode_reference(change.whole()), "reference")
     counts["full"] += 1
     if record.distrust:
