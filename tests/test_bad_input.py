@@ -104,7 +104,7 @@ def test_one_text_for_many(verb: str, texts: Any, says: str) -> None:
         ("12", "not str"),
         (b"12", "not bytes"),
         (None, "flat"),
-        (3, "0-dimensional"),
+        (3, "not int; one id is a list"),
     ],
     ids=repr,
 )
@@ -155,7 +155,7 @@ def test_objects_of_another_type(obj: Any) -> None:
 def test_unknown_formats(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
-    with pytest.raises(tt.SpecError, match=r"tokenizer\.json|GGUF: the file ends"):
+    with pytest.raises(tt.SpecError, match=r"tokenizer\.json|: the file ends"):
         tt.Tokenizer.from_file(path)
 
 

@@ -90,6 +90,19 @@ def test_special_tokens_as_text(file: str, reference: tokenizers.Tokenizer, caps
     assert "<|im_start|>" in error(capsys, ["encode", file, "--special", "error"], 1)
 
 
+@pytest.mark.parametrize("options", [[], ["--json"], ["--spans"], ["--json", "--spans"]])
+def test_decode_reads_what_encode_prints(
+    options: list[str],
+    file: str,
+    stdin: Callable[[bytes], None],
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    assert cli.main(["encode", file, *options]) == 0
+    stdin(capfdbinary.readouterr().out)
+    assert cli.main(["decode", "--keep-special"]) == 0
+    assert capfdbinary.readouterr().out == TEXT.encode()
+
+
 @pytest.mark.parametrize("form", ["plain", "json"])
 def test_decode_returns_the_text(
     form: str,
@@ -170,6 +183,9 @@ def test_ids_that_are_none(stdin: Callable[[bytes], None], capsys: pytest.Captur
     assert "item 2" in error(capsys, ["decode"], 1)
     stdin(b"1 " + b"2" * 5000)
     assert "item 1" in error(capsys, ["decode"], 1)
+    for damaged in (b"[1,2", b"[1, true]", b"[1, -2]", b"[[1]]", b"[1.5]", b'{"id": [1]}', b'{"ids": 1}', b"[" * 9999):
+        stdin(damaged)
+        error(capsys, ["decode"], 1)
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,28 @@ def test_complete_streams_a_text(files: list[str], boundary: str, capsys: pytest
     assert capsys.readouterr().out.endswith("\n")
 
 
-def test_complete_names_what_is_wrong(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="1"):
-        main(["complete", "a", *files, "--heal-tokens", "some"])
-    assert "--heal-tokens some" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--heal-tokens", "some"),
+        ("--heal-tokens", "0"),
+        ("--top-p", "2"),
+        ("--top-p", "nan"),
+        ("--temperature", "-1"),
+        ("--top-k", "1.5"),
+        ("--max-tokens", "0"),
+        ("--seed", "x"),
+        ("--context-start", "-1"),
+        ("--stop", ""),
+    ],
+)
+def test_a_wrong_value_is_wrong_usage(
+    option: str, value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "load", lambda _: pytest.fail("a model was loaded"))
+    with pytest.raises(SystemExit, match="2"):
+        main(["complete", "a", "-m", "model.gguf", f"{option}={value}"])
+    assert option in capsys.readouterr().err
 
 
 def test_boundary_prints_nodes_and_leaves(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:

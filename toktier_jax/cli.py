@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 PROGRESS_FROM = 4 << 20
 """Bytes from which `count` shows a progress bar (on a terminal)."""
 
+SPANS_FIELDS = 5
+"""Fields of a line of `encode --spans`: the id, and two spans."""
+
 VERSIONED = ("toktier-jax", "jax", "jaxlib", "numpy", "tokenizers")
 
 
@@ -89,7 +92,8 @@ def build_parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true", help="one JSON object")
 
     sub = add("decode", decode, "print the text of ids")
-    sub.add_argument("file", nargs="?", default="-", help="ids in decimal or a JSON list; - for stdin (default)")
+    text = "ids in decimal, or as encode prints them; - for stdin (default)"
+    sub.add_argument("file", nargs="?", default="-", help=text)
     add_tokenizer(sub)
     sub.add_argument("--keep-special", action="store_true", help="print special tokens too")
 
@@ -232,14 +236,28 @@ def read(name: str) -> bytes:
 
 
 def parse_ids(data: bytes, name: str) -> list[int]:
-    """Ids written as decimal numbers between white space or commas, with or without brackets round them."""
+    """Ids in any form that `encode` prints, or as decimal numbers between white space or commas."""
     from toktier_jax.errors import InputError
 
-    words = data.decode("utf-8", "replace").strip().removeprefix("[").removesuffix("]").replace(",", " ").split()
-    for index, word in enumerate(words):
+    text = data.decode("utf-8", "replace").strip()
+    items: list[Any]
+    if text.startswith(("[", "{")):
+        try:
+            parsed = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{name}: starts like JSON and is none: {error}") from None
+        items = parsed.get("ids") if isinstance(parsed, dict) else parsed
+        if not isinstance(items, list):
+            raise InputError(f'{name}: JSON without a list of ids; give the list, or an object with one under "ids"')
+    else:
+        rows = [line.split("\t") for line in text.splitlines()]
+        spans = bool(rows) and all(len(row) == SPANS_FIELDS for row in rows)
+        items = [row[0] for row in rows] if spans else text.replace(",", " ").split()
+    for index, item in enumerate(items):
+        word = item if isinstance(item, str) else "" if isinstance(item, bool) else str(item)
         if not word.isascii() or not word.isdigit() or len(word) > 20:
-            raise InputError(f"{name}: item {index}, {word[:40]!r}, is not a token id; give decimal numbers")
-    return [int(word) for word in words]
+            raise InputError(f"{name}: item {index}, {str(item)[:40]!r}, is not a token id; give decimal numbers")
+    return [int(item) for item in items]
 
 
 @contextlib.contextmanager

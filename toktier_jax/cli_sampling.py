@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from toktier_jax.tokenizer import Tokenizer
@@ -24,43 +24,76 @@ def add_sampling(add: Add) -> None:
     sub.add_argument("-m", "--model", required=True, metavar="PATH", help=model)
     sub.add_argument("-t", "--tokenizer", metavar="NAME", help="another tokenizer than the model's own")
     sub.add_argument("--boundary", choices=("exact", "heal", "none"), default="exact")
-    sub.add_argument("--heal-tokens", default="1", metavar="N|auto", help="tokens to go back for heal (default 1)")
-    sub.add_argument("--context-start", type=int, metavar="ID", help=start)
-    sub.add_argument("-n", "--max-tokens", type=int, default=64)
-    sub.add_argument("--temperature", type=float, default=1.0)
-    sub.add_argument("--top-k", type=int, default=0)
-    sub.add_argument("--top-p", type=float, default=1.0)
-    sub.add_argument("--min-p", type=float, default=0.0)
-    sub.add_argument("--repetition-penalty", type=float, default=1.0)
-    sub.add_argument("--seed", type=int, default=0)
-    sub.add_argument(
-        "--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated"
-    )
+    sub.add_argument("--heal-tokens", type=_heal, default=1, metavar="N|auto", help="tokens to go back for heal")
+    sub.add_argument("--context-start", type=_whole, metavar="ID", help=start)
+    sub.add_argument("-n", "--max-tokens", type=_number("max_tokens"), default=64, metavar="N")
+    sub.add_argument("--temperature", type=_number("temperature"), default=1.0, metavar="T", help="0: greedy")
+    sub.add_argument("--top-k", type=_number("top_k"), default=0, metavar="N", help="0: all")
+    sub.add_argument("--top-p", type=_number("top_p"), default=1.0, metavar="P")
+    sub.add_argument("--min-p", type=_number("min_p"), default=0.0, metavar="P")
+    penalty = _number("repetition_penalty")
+    sub.add_argument("--repetition-penalty", type=penalty, default=1.0, metavar="X", help="1: none")
+    sub.add_argument("--seed", type=_number("seed"), default=0, metavar="N")
+    text = "end before this text; may be repeated"
+    sub.add_argument("--stop", action="append", type=_stop, default=[], metavar="TEXT", help=text)
 
     sub = add("boundary", boundary, "print the covers of a prompt's end: nodes, leaves, probabilities")
     sub.add_argument("prompt", help="the text, or - for stdin")
     sub.add_argument("-m", "--model", metavar="PATH", help=f"for probabilities: {model}")
     sub.add_argument("-t", "--tokenizer", metavar="NAME", help="default: the model's own, else the embedded one")
-    sub.add_argument("--context-start", type=int, metavar="ID", help=start)
-    sub.add_argument("--top", type=int, default=5, metavar="N", help="leaves to show of each node (default 5)")
+    sub.add_argument("--context-start", type=_whole, metavar="ID", help=start)
+    sub.add_argument("--top", type=_whole, default=5, metavar="N", help="leaves to show of each node (default 5)")
+
+
+def _number(name: str) -> Callable[[str], float]:
+    """The type of an option whose value `generate` takes as `name`."""
+
+    def number(text: str) -> float:
+        from toktier_jax.sampling.request import LIMITS
+
+        low, high = LIMITS[name]
+        whole = isinstance(low, int)
+        try:
+            value = int(text) if whole else float(text)
+        except ValueError:
+            value = float("nan")
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a {'whole ' * whole}number from {low} to {high}")
+        return value
+
+    return number
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number, 0 or more")
+    return int(text)
+
+
+def _heal(text: str) -> int | str:
+    if text == "auto":
+        return text
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:10]) < 1000):
+        raise argparse.ArgumentTypeError(f'{text!r}: expected a number of tokens, or "auto"')
+    return int(text)
+
+
+def _stop(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("an empty text ends everything; leave the option out")
+    return text
 
 
 def complete(arguments: argparse.Namespace) -> int:
     from toktier_jax import models, sampling
-    from toktier_jax.errors import InputError
 
-    heal: Any = arguments.heal_tokens
-    if heal != "auto":
-        if not heal.isdigit():
-            raise InputError(f'--heal-tokens {heal}: expected a number of tokens or "auto"')
-        heal = int(heal)
     lm, tok = models.load(arguments.model), _tokenizer(arguments)
     events = sampling.stream(
         lm,
         tok,
         _prompt(arguments.prompt),
         boundary=arguments.boundary,
-        heal_tokens=heal,
+        heal_tokens=arguments.heal_tokens,
         context_start=arguments.context_start,
         max_tokens=arguments.max_tokens,
         temperature=arguments.temperature,

@@ -40,14 +40,15 @@ def add_session_verbs(verbs: Any, add_tokenizer: Callable[[argparse.ArgumentPars
 def _with_store(
     arguments: argparse.Namespace, action: Callable[[argparse.Namespace, SessionStore], int], load: Any
 ) -> int:
+    from toktier_jax.errors import SessionError
     from toktier_jax.sessions import SessionStore
+    from toktier_jax.sessions.disk import FILE
 
-    with SessionStore(load(arguments.tokenizer), arguments.store or _default_folder()) as store:
-        code = action(arguments, store)
-        damaged = sorted(name for name in store.stats()["counts"] if name.startswith("damaged"))
-        if damaged:
-            print(f"toktier-jax: warning: {', '.join(damaged)} in the store: left aside", file=sys.stderr)
-        return code
+    folder = arguments.store or _default_folder()
+    if action is not _append and arguments.store and not (folder / FILE).is_file():
+        raise SessionError(f"there is no session store in {folder}; `session append` makes one")
+    with SessionStore(load(arguments.tokenizer), folder) as store:
+        return action(arguments, store)
 
 
 def _default_folder() -> Path:

@@ -16,7 +16,7 @@ from tests import generated
 from toktier_jax.ops.encode import HOST_NEEDED, OK
 from toktier_jax.ops.scan import Lowering
 
-from .test_generated import FILES
+from .test_generated import FILES, PARTS
 
 SIZE, DOCUMENTS = 2048, 16
 LOWERINGS: tuple[Lowering, ...] = ("arrays", "walk")
@@ -87,16 +87,8 @@ def check(index: int) -> int:
 
 
 @pytest.mark.slow  # two compiles for nearly each of them
-@pytest.mark.parametrize("index", range(5, FILES, 26))
-def test_some(index: int) -> None:
-    check(index)
-
-
-@pytest.mark.slow
-def test_all() -> None:
-    compared = 0
-    for index in range(FILES):
-        compared += check(index)
-        if index % 20 == 19:  # a thousand executables would take tens of gigabytes
-            jax.clear_caches()
-    assert compared > 20_000
+@pytest.mark.parametrize("part", range(PARTS))
+def test_all(part: int) -> None:
+    compared = sum(check(index) for index in range(part, FILES, PARTS))
+    jax.clear_caches()  # a thousand executables would take tens of gigabytes
+    assert compared > 20_000 // PARTS

@@ -48,6 +48,15 @@ def test_bytes_that_are_no_text(
     assert "not UTF-8 at byte 2" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("action", ["list", "show", "delete", "verify"])
+def test_a_store_that_is_not_there_is_not_made(action: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "typo"
+    with pytest.raises(SystemExit, match="1"):
+        cli.main(["session", action, *([] if action == "list" else ["a"]), "--store", str(folder)])
+    assert f"there is no session store in {folder}" in capsys.readouterr().err
+    assert not folder.exists()
+
+
 def test_the_default_folder_is_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TOKTIER_JAX_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -200,7 +200,7 @@ def test_a_flipped_byte_anywhere(tmp_path: Path, scale: float) -> None:
         *[("links", c) for c in ("session", "kind", "seq", "row", "gap", "sum")],
     ],
 )
-def test_damage_in_every_column(tmp_path: Path, table: str, column: str) -> None:
+def test_damage_in_every_column(tmp_path: Path, table: str, column: str, caplog: pytest.LogCaptureFixture) -> None:
     with SessionStore(StandIn(), tmp_path) as store:
         store.open("a", "word 123 " * 700)
     with sqlite3.connect(tmp_path / FILE) as connection:
@@ -218,13 +218,15 @@ def test_damage_in_every_column(tmp_path: Path, table: str, column: str) -> None
         with pytest.raises(UnknownSession):
             store.get("a")
         assert store.stats()["counts"].keys() & {"damaged", "foreign"}
+        assert ("damaged; opened, it begins anew" in caplog.text) == ("damaged" in store.stats()["counts"])
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / FILE).write_bytes(b"no database at all" * 1000)
     with SessionStore(StandIn(), tmp_path) as store:
         assert store.stats()["counts"] == {"damaged file": 1}
         store.open("a", "abc")
+    assert f"{FILE} is damaged: it is now {FILE}.damaged-" in caplog.text
     assert list(tmp_path.glob("*.damaged-*"))
 
 

@@ -104,6 +104,16 @@ def test_a_file_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
     assert (tmp_path / FILE).read_bytes() == before
 
 
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute("CREATE TABLE mail (text TEXT)")
+    connection.close()
+    before = (tmp_path / FILE).read_bytes()
+    with pytest.raises(SessionError, match=rf"{FILE} is a database of another program"):
+        SessionStore(StandIn(), tmp_path)
+    assert (tmp_path / FILE).read_bytes() == before
+
+
 def test_only_what_can_be_got_is_listed(tmp_path: Path) -> None:
     with SessionStore(StandIn(fingerprint="other"), tmp_path) as store:
         store.open("foreign", "abc")

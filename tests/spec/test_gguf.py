@@ -64,6 +64,9 @@ def test_damage_names_the_byte(tmp_path: Path) -> None:
     for size in (5, 30, 200, end - 1):
         with pytest.raises(SpecError, match=f"at byte {size}"):
             read_metadata(data[:size])
+        (tmp_path / "short.gguf").write_bytes(data[:size])
+        with pytest.raises(SpecError, match=r"short\.gguf: .* at byte"):
+            from_file(tmp_path / "short.gguf")
     with pytest.raises(SpecError, match="version 16777216 at byte 4"):
         read_metadata(b"GGUF" + (16777216).to_bytes(4, "little") + data[8:])
     at = data.index(b"gpt2") - 12

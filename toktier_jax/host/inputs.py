@@ -55,6 +55,8 @@ def check_ids(ids: Any, limit: int) -> list[int]:
         array = np.asarray(ids)
     except (TypeError, ValueError) as error:
         raise InputError(f"ids must be a flat sequence of integers: {error}") from error
+    if array.ndim == 0:
+        raise InputError(f"ids must be a flat sequence of integers, not {type(ids).__name__}; one id is a list of one")
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(f"ids must be a flat sequence of integers, not {array.ndim}-dimensional {array.dtype}")
     bad = np.flatnonzero((array < 0) | (array >= limit)) if array.size else array
@@ -71,9 +73,9 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
 
 
 def check_count(name: str, value: Any) -> int:
-    """`value`, an integer from 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} must be an integer from 1, not {value!r}")
+    """`value`, an integer from 1 that fits 32 bits."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 1 << 31:
+        raise InputError(f"{name} must be an integer from 1 to {(1 << 31) - 1}, not {value!r}")
     return int(value)
 
 

@@ -8,6 +8,7 @@ session of the name is counted, and changes nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import sqlite3
@@ -25,6 +26,8 @@ from toktier_jax.sessions.rows import Stored
 FILE = "sessions.sqlite"
 BUSY_SECONDS = 30.0
 VERSION = 2
+_log = logging.getLogger(__name__)
+
 LOG_PAGES = 384
 """Pages that the write-ahead log holds before they go to the file; each time costs a sync."""
 
@@ -60,7 +63,10 @@ class Disk:
         connection.text_factory = _decoded
         try:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version not in (0, VERSION):  # 0: a file that is new
+            foreign = "SELECT 1 FROM sqlite_master WHERE tbl_name NOT IN ('sessions', 'rows', 'links')"
+            if version == 0 and connection.execute(foreign).fetchone():
+                raise SessionError(f"{self._path} is a database of another program; use another folder")
+            if version not in (0, VERSION):
                 raise SessionError(
                     f"{self._path} is a session store of version {version}, and this package writes version {VERSION}; "
                     "use the package that wrote it, or another folder"
@@ -70,8 +76,8 @@ class Disk:
             connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
             connection.execute(f"PRAGMA journal_size_limit = {LOG_PAGES * 4096}")
             connection.execute("PRAGMA cell_size_check = ON")
-            connection.executescript(rows.SCHEMA)
-            connection.execute(f"PRAGMA user_version = {VERSION}")  # fails where nothing can be written
+            # At once, so that nobody sees tables without their version; fails where nothing can be written
+            connection.executescript(f"BEGIN IMMEDIATE; {rows.SCHEMA}; PRAGMA user_version = {VERSION}; COMMIT")
         except BaseException:
             connection.close()
             raise
@@ -85,6 +91,7 @@ class Disk:
             part = Path(f"{self._path}{suffix}")
             if part.exists():
                 part.rename(f"{part}{mark}")
+        _log.warning("%s is damaged: it is now %s%s, and the store begins anew", self._path, self._path.name, mark)
 
     def close(self) -> None:
         """Every other call raises ClosedSession from now on."""
@@ -109,6 +116,8 @@ class Disk:
                 return self._load(connection, name)
             except rows.Unusable as error:
                 self._count(str(error))
+                if str(error) == "damaged":
+                    _log.warning("%s: the data of session %r is damaged; opened, it begins anew", self._path, name)
         return None
 
     def create(self, name: str, record: Record, parent: Stored | None) -> Stored:

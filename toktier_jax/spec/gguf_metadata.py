@@ -17,19 +17,19 @@ _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _STRING, _ARRAY = 8, 9
 
 
-def read_metadata(data: bytes | memoryview) -> tuple[dict[str, Any], int]:
+def read_metadata(data: bytes | memoryview, file: str = "GGUF") -> tuple[dict[str, Any], int]:
     """The metadata of a little-endian GGUF and the offset at which it ends.
 
-    Strings are str; arrays are tuples of numbers or lists of str. Raises SpecError with the byte offset.
+    Strings are str; arrays are tuples of numbers or lists of str. Raises SpecError with `file` and the byte offset.
     """
-    reader = _Reader(memoryview(data))
+    reader = _Reader(memoryview(data), file)
     magic = bytes(reader.view[:4])
     if magic != MAGIC:
-        raise SpecError(f"GGUF: the file begins with {magic!r}, not {MAGIC!r}")
+        raise SpecError(f"{file}: the file begins with {magic!r}, not {MAGIC!r}")
     reader.at = 4
     version = reader.scalar(4)
     if version not in (2, 3):
-        raise SpecError(f"GGUF: version {version} at byte 4; versions 2 and 3 (little-endian) are known")
+        raise SpecError(f"{file}: GGUF version {version} at byte 4; versions 2 and 3 (little-endian) are known")
     reader.scalar(10)  # number of tensors
     count = reader.scalar(10)
     metadata: dict[str, Any] = {}
@@ -40,8 +40,9 @@ def read_metadata(data: bytes | memoryview) -> tuple[dict[str, Any], int]:
 
 
 class _Reader:
-    def __init__(self, view: memoryview) -> None:
+    def __init__(self, view: memoryview, file: str) -> None:
         self.view = view
+        self.file = file
         self.at = 0
 
     def scalar(self, kind: int) -> Any:
@@ -55,7 +56,7 @@ class _Reader:
         try:
             return str(self.view[start : self.at], "utf-8")
         except UnicodeDecodeError as error:
-            raise SpecError(f"GGUF: a string at byte {start} is not UTF-8") from error
+            raise SpecError(f"{self.file}: a string at byte {start} is not UTF-8") from error
 
     def value(self, kind: int) -> Any:
         if kind == _STRING:
@@ -63,7 +64,7 @@ class _Reader:
         if kind == _ARRAY:
             return self._array()
         if kind not in _SCALARS:
-            raise SpecError(f"GGUF: unknown value type {kind} at byte {self.at - 4}")
+            raise SpecError(f"{self.file}: unknown value type {kind} at byte {self.at - 4}")
         return self.scalar(kind)
 
     def _array(self) -> Any:
@@ -82,4 +83,4 @@ class _Reader:
 
     def _need(self, size: int) -> None:
         if size > len(self.view) - self.at:
-            raise SpecError(f"GGUF: the file ends inside the metadata, at byte {len(self.view)}; fetch it again")
+            raise SpecError(f"{self.file}: the file ends inside the metadata, at byte {len(self.view)}; fetch it again")

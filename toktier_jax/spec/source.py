@@ -57,7 +57,7 @@ class Source:
         if self.kind == "tekken":
             return tekken_to_tokenizer_json(self.data)
         if self.kind == "gguf":
-            return gguf_to_tokenizer_json(read_metadata(self.data)[0])
+            return gguf_to_tokenizer_json(read_metadata(self.data, self.name)[0])
         assert self.kind == "tokenizer.json"
         return self.data
 
@@ -75,7 +75,7 @@ class Source:
 def from_bytes(data: bytes, name: str = "tokenizer.json", chat: ChatFiles | None = None) -> Source:
     """The tokenizer in `data`, its format recognized by the content. Raises SpecError for an unknown one."""
     if data[:4] == MAGIC:
-        metadata, end = read_metadata(data)
+        metadata, end = read_metadata(data, name)
         return Source("gguf", name, bytes(data[:end]), chat or _gguf_chat(metadata))
     # The whole is parsed when the specification is read: never, where a compiled program is in the cache
     if b'"default_num_special_tokens"' in data and b'"token_bytes"' in data:
@@ -94,7 +94,7 @@ def from_file(path: str | os.PathLike[str]) -> Source:
     try:
         with path.open("rb") as file:
             if file.read(4) == MAGIC:
-                data = MAGIC + _read_gguf(file)
+                data = MAGIC + _read_gguf(file, str(path))
             else:
                 file.seek(0)
                 data = file.read()
@@ -169,13 +169,13 @@ def from_encoding(encoding: Any) -> Source:
     return Source("tiktoken", getattr(encoding, "name", "tiktoken"), encoding)
 
 
-def _read_gguf(file: Any) -> bytes:
+def _read_gguf(file: Any, name: str) -> bytes:
     """The metadata of an open GGUF after its magic, read in growing pieces: the tensors behind it can be large."""
     data = file.read(1 << 22)
     while True:
         more = file.read(len(data))
         try:
-            return data[: read_metadata(MAGIC + data)[1] - len(MAGIC)]
+            return data[: read_metadata(MAGIC + data, name)[1] - len(MAGIC)]
         except SpecError:
             if not more:
                 raise
