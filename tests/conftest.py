@@ -54,9 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _forget_stale_programs() -> None:
-    """Users' caches are keyed by the package's version; here the sources change under one version.
-
-    Class probes depend on the engines and the probing code alone, and stay.
+    """Programs of other sources are never read again, but each leaves megabytes. Class probes stay: they depend on the
+    engines and the probing code alone.
     """
     package = _ROOT / "toktier_jax"
     sources = [package / "plan.py", *sorted(package.glob("program/*.py")), *sorted(package.glob("spec/*.py"))]

@@ -385,3 +385,34 @@ def test_public_names() -> None:
     assert set(tt.__all__) <= set(dir(tt))
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = tt.Nothing  # pyright: ignore
+
+
+@pytest.mark.parametrize("text", ["ab <x> é" * 3, "ab <x> é" * 300], ids=["reference", "device"])
+def test_chats_are_neither_cut_nor_padded(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As transformers, which switches off what the file says of it."""
+    monkeypatch.setattr(tokenizer, "TINY", 1 << 10)
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    made = tt.Tokenizer.from_bytes(small(truncation=TRUNCATION, padding={**PADDING, "strategy": {"Fixed": 16}}))
+    found = made.apply_chat_template([{"role": "user", "content": text}], chat_template=template, return_dict=True)
+    expected = tt.Tokenizer.from_bytes(small()).encode(text, add_special_tokens=False, route="reference")
+    assert found["input_ids"] == expected.ids.tolist()
+    assert found["attention_mask"] == [1] * len(expected.ids)
+    assert made.encode(text).truncated
+
+
+def test_what_is_done_to_the_reference_changes_nothing() -> None:
+    made = tt.Tokenizer.from_bytes(small(normalizer={"type": "Lowercase"}))
+    before = made.encode("AB ab", route="reference").ids.tolist()
+    shown = made.reference
+    shown.model.dropout = 1.0
+    shown.normalizer = None
+    shown.add_tokens(["ab"])
+    shown.enable_truncation(1)
+    assert made.encode("AB ab", route="reference").ids.tolist() == before
+    assert shown.encode("ab").ids != before
+
+
+def test_executables_of_windows_are_counted_too() -> None:
+    made = tt.Tokenizer.default()
+    tt.SessionStore(made).open("a", "word " * 5000).append("x" * 9000)
+    assert any(name.startswith("window of") for name in made.explain().compiles)

@@ -112,6 +112,14 @@ def test_refused_texts_are_counted_not_failed(letters: Alphabet) -> None:
     assert "no apostrophes" in str(report)
 
 
+def test_a_campaign_that_compared_nothing_is_not_ok() -> None:
+    artifact = artifacts.load(NAME)
+    subject = PureSubject(artifact.file, lambda text, found: None)
+    report = campaign(subject, oracle_for(artifact.reference), [])
+    assert not report.ok
+    assert str(report).endswith("nothing was compared")
+
+
 def test_a_campaign_ends_after_its_characters(letters: Alphabet) -> None:
     artifact = artifacts.load(NAME)
     subject = PureSubject(artifact.file, lambda text, found: None)

@@ -240,7 +240,7 @@ def parse_ids(data: bytes, name: str) -> list[int]:
     from toktier_jax.errors import InputError
 
     text = data.decode("utf-8", "replace").strip()
-    items: list[Any]
+    items: Any
     if text.startswith(("[", "{")):
         try:
             parsed = json.loads(text)

@@ -45,6 +45,8 @@ def run_demo(file: Path | None = None, *, repeats: int = 3, out: TextIO = sys.st
 def report(name: str, tokenizer: Tokenizer, text: str, repeats: int, out: TextIO) -> bool:
     """Prints ids, route and speed beside the reference's, and explain()."""
     size = len(text.encode())
+    print(f"\n== {name}: {tokenizer.vocab_size:,} ids", file=out)
+    print("compiling, once a process", file=out, flush=True)
     start = time.perf_counter()
     tokenizer.encode(text)
     ready = time.perf_counter() - start
@@ -53,7 +55,6 @@ def report(name: str, tokenizer: Tokenizer, text: str, repeats: int, out: TextIO
     ids, expected = ours.ids.tolist(), list(theirs.ids)
     equal = ids == expected
     why = f" ({ours.fallback_reason})" if ours.fallback_reason else ""
-    print(f"\n== {name}: {tokenizer.vocab_size:,} ids", file=out)
     verdict = "equal to" if equal else "DIFFERENT FROM"
     print(f"ids        {len(ids):,}, {verdict} the reference's: {ids[:8]} ...", file=out)
     print(f"route      {ours.route}{why}, compiled and warm after {ready:.1f} s", file=out)

@@ -181,7 +181,8 @@ class DeviceEngine:
             raise UnsupportedError("the text holds characters that only the reference can handle")
         ends = np.asarray(out.byte_ends)[: int(out.count)]
         count = int(np.searchsorted(ends, end - begin, side="right"))
-        starts, ends = np.asarray(out.byte_starts)[:count] + begin, ends[:count] + begin
+        by = np.int64(begin)  # a text may be longer than 2 GiB
+        starts, ends = np.asarray(out.byte_starts)[:count] + by, ends[:count] + by
         return DeviceResult(np.asarray(out.ids)[:count], starts, ends, ends)
 
     def _program(self, special: Special) -> EncodeProgram:

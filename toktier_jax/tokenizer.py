@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import gzip
 import importlib.metadata
 import importlib.resources
@@ -46,9 +48,7 @@ class Tokenizer:
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
         self._device, self._refusal = open_device(loaded), loaded.refusal
-        self._assembler = Assembler(
-            self._spec, lambda: self._reference, lambda: self._vocabulary, lambda: source.spec.model
-        )
+        self._assembler = self._assembler_of(self._spec, lambda: self._reference)
         self._calls: Counter[str] = Counter()
         self._fallbacks: Counter[str] = Counter()
 
@@ -108,19 +108,7 @@ class Tokenizer:
         ("error"). `route`: "auto" sends texts of less than TINY bytes, and what the device path cannot do, to the
         reference; "xla" raises UnsupportedError instead. Invalid input raises InputError with the offset.
         """
-        value, data = inputs.check_text(text)
-        parse = self._check_special(value, special)
-
-        def on_device(device: DeviceEngine) -> Encoding:
-            found = device.encode(data, parse)
-            return self._assembler.from_device(value, data, found, add_special_tokens=add_special_tokens, special=parse)
-
-        def on_reference(reason: str) -> Encoding:
-            return self._assembler.from_reference(
-                value, add_special_tokens=add_special_tokens, special=parse, reason=reason
-            )
-
-        return self._routed(route, len(data), on_device, on_reference)
+        return self._encode(text, self._assembler, add_special_tokens, special, route)
 
     def encode_iter(
         self,
@@ -255,7 +243,10 @@ class Tokenizer:
         return device.program
 
     def warmup(self) -> None:
-        """Loads the reference, and compiles ahead what encodes will need."""
+        """Loads the reference, and compiles ahead what `encode` and `count` need at every length.
+
+        `encode_batch` and `pack` cut their blocks by another executable, compiled when a block is first full of texts.
+        """
         _ = self._reference
         if self._device is not None:
             fork.check_fork()
@@ -281,6 +272,21 @@ class Tokenizer:
         )
 
     # ---- inside ----
+
+    def _encode(
+        self, text: Text, assembler: Assembler, add_special_tokens: bool, special: str, route: str
+    ) -> Encoding:
+        value, data = inputs.check_text(text)
+        parse = self._check_special(value, special)
+
+        def on_device(device: DeviceEngine) -> Encoding:
+            found = device.encode(data, parse)
+            return assembler.from_device(value, data, found, add_special_tokens=add_special_tokens, special=parse)
+
+        def on_reference(reason: str) -> Encoding:
+            return assembler.from_reference(value, add_special_tokens=add_special_tokens, special=parse, reason=reason)
+
+        return self._routed(route, len(data), on_device, on_reference)
 
     def _routed(
         self, route: str, size: int, on_device: Callable[[DeviceEngine], T], on_reference: Callable[[str], T]
@@ -354,7 +360,14 @@ class Tokenizer:
         return found
 
     def _encode_chat(self, text: str) -> Encoding:
-        return self.encode(text, add_special_tokens=False)
+        """Without the file's truncation and padding, which transformers switches off for chats."""
+        spec = dataclasses.replace(self._spec, truncation=None, padding=None)
+        assembler = self._once("chat", lambda: self._assembler_of(spec, lambda: self._reference.unlimited()))
+        return self._encode(text, assembler, False, "parse", "auto")
+
+    def _assembler_of(self, spec: TokenizerSpec, reference: Callable[[], Reference]) -> Assembler:
+        made = functools.cache(reference)
+        return Assembler(spec, made, lambda: self._vocabulary, lambda: self._source.spec.model)
 
     def _check_special(self, text: str, special: str) -> Special:
         """How to read special tokens in `text`; raises InputError where it holds one and `special` is "error"."""

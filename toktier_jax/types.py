@@ -20,6 +20,17 @@ CONT, PAD = 255, 254
 """Symbols that are no class: a byte that continues a character, a byte at or past `length`."""
 
 
+END = 0
+"""Right state of a walk: at the end of a segment, nothing has been read."""
+
+BEGIN, GAP, GAP_START, MATCH_START, IN_MATCH = range(5)
+"""Kinds of left states, in their order: before a segment's first character (one state), going on in a gap (one), a gap
+began (one), a match began, going on in a match."""
+
+COLLAPSED, ANYTHING = 0, 1
+"""Tail states: the right state is known; it can be any."""
+
+
 class WalkTables(NamedTuple):
     """The walks of a SplitPlan as they are walked in lanes (program/walk.py). Sizes are powers of two.
 

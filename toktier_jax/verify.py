@@ -49,7 +49,7 @@ class Difference:
 
 @dataclass
 class Report:
-    """What a campaign checked. `ok` is False after a difference.
+    """What a campaign checked. `ok` is False after a difference, and where nothing was compared.
 
     At each of `positions`, characters of texts whose pieces were compared, both say whether one of `pieces` starts.
     `refused` texts were not encoded on the device path, `skipped` ones not by the reference; of `unseen` ones only the
@@ -72,7 +72,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        return self.difference is None
+        return self.difference is None and self.ids > 0
 
     def __str__(self) -> str:
         lines = [
@@ -88,7 +88,8 @@ class Report:
             lines.append(f"{self.skipped:,} texts on which the reference itself fails")
         if self.refused:
             lines.append(f"{self.refused:,} texts refused by the device path: {'; '.join(sorted(self.reasons))}")
-        return "\n".join([*lines, str(self.difference) if self.difference else "0 differences"])
+        verdict = str(self.difference or ("0 differences" if self.ids else "nothing was compared"))
+        return "\n".join([*lines, verdict])
 
 
 def run_campaign(

@@ -163,6 +163,7 @@ def test_a_given_template_and_a_named_one(pair: tuple[Tokenizer, Any]) -> None:
         (MESSAGES, {"chat_template": "{% if %}"}, "damaged"),
         (MESSAGES, {"chat_template": "{{ raise_exception('no tools') }}"}, "no tools"),
         (MESSAGES, {"chat_template": "{{ ''.__class__.__mro__ }}"}, "refused"),
+        (MESSAGES, {"chat_template": "{{ 'x' + 3 }}"}, "failed on this conversation: TypeError"),
         (MESSAGES, {"chat_template": "{% set n = namespace(__x=1) %}"}, "refused"),
         (MESSAGES, {"add_generation_prompt": True, "continue_final_message": True}, "exclude"),
         (MESSAGES, {"tools": [3]}, "tool"),

@@ -59,7 +59,7 @@ def test_ids() -> None:
         ([True], "bool"),
         ([[1]], "2-dimensional"),
         ([[1], [2, 3]], "flat"),
-        (1, "0-dimensional"),
+        (1, "one id is a list of one"),
         ("12", "not str"),
         (None, "flat"),
     ],

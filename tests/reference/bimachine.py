@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toktier_jax.program.automaton import ANYTHING, BEGIN, COLLAPSED, END, GAP_START, MATCH_START, Bimachine
+from toktier_jax.program.automaton import Bimachine
+from toktier_jax.types import ANYTHING, BEGIN, COLLAPSED, END, GAP_START, MATCH_START
 
 
 def matches(machine: Bimachine, classes: Sequence[int]) -> list[tuple[int, bool]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.sessions.standin import StandIn, expected
 from toktier_jax import ClosedSession, InputError, SessionStore, UnknownSession
 from toktier_jax.errors import SessionError
 from toktier_jax.sessions import Session, Window
+from toktier_jax.sessions.blocks import TokenBlocks
 
 
 @pytest.fixture
@@ -173,6 +175,38 @@ def test_content_finds_the_longest_prefix(store: SessionStore) -> None:
     assert np.array_equal(store.encode("else").ids, expected(engine, "else"))
     assert store.stats()["counts"] == {"content hits": 2, "content misses": 1}
     assert store.list() == ["a"]
+
+
+def test_content_finds_what_a_text_was_changed_into(store: SessionStore) -> None:
+    session = store.open("a", "old " * 100)
+    session.update("new " * 100)
+    assert np.array_equal(store.encode("new " * 100 + "more").ids, expected(store.engine, "new " * 100 + "more"))
+    assert store.stats()["counts"] == {"content hits": 1}
+    store.encode("old " * 100)
+    assert store.stats()["counts"] == {"content hits": 1, "content misses": 1}
+
+
+def test_an_interrupt_in_a_change_changes_nothing(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = store.open("a", "abc def")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TokenBlocks, "splice", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.append(" ghi")
+    assert (session.text, session.revision) == ("abc def", 0)
+    session.append(" jkl")
+    assert np.array_equal(session.ids, expected(store.engine, "abc def jkl"))
+
+
+def test_a_session_without_ids_is_true() -> None:
+    engine = StandIn()
+    engine.info = dataclasses.replace(engine.info, leading=())
+    session = SessionStore(engine).open("a")
+    assert len(session) == 0
+    assert session
 
 
 def test_content_waits_for_no_session(store: SessionStore) -> None:

@@ -35,7 +35,7 @@ def test_an_error_that_passes_loses_nothing(tmp_path: Path, monkeypatch: pytest.
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(rows, "load", fail)
+        patch.setattr(rows, "read", fail)
         for call in (lambda: disk.create("a", record.copy(), None), lambda: disk.load("a")):
             with pytest.raises(SessionError, match=str(error)):
                 call()
@@ -244,3 +244,41 @@ def _busy(*_: Any) -> bool:
 def test_numbers_that_mean_nothing_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(bad))):
         SessionStore(StandIn(), **bad)
+
+
+def test_a_fault_in_a_session_that_left_memory_and_came_back(tmp_path: Path) -> None:
+    engine = StandIn(broken=b"fault")
+    with SessionStore(engine, tmp_path, max_bytes=1) as store:
+        session = store.open("a", "a fault")
+        sampled = session._entry
+        session.close()
+        store.open("b", "abc").close()
+        session = store.open("a")
+        assert session._entry is not sampled
+        store._distrust(sampled, "why")
+        session.append(" more")
+        assert session.explain()["reason"] == "why"
+        assert np.array_equal(session.ids, expected(engine, "a fault more"))
+        assert store.stats()["counts"]["quarantined"] == 1
+
+
+def test_reading_a_long_session_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SessionStore(StandIn(), tmp_path) as store:
+        store.open("long", "abc")
+    restore, reading, go_on = rows.restore, threading.Event(), threading.Event()
+
+    def slow(raw: rows.Raw) -> Any:
+        reading.set()
+        assert go_on.wait(30)
+        return restore(raw)
+
+    with SessionStore(StandIn(), tmp_path) as store:
+        other = store.open("short", "abc")
+        monkeypatch.setattr(rows, "restore", slow)
+        thread = threading.Thread(target=store.get, args=("long",))
+        thread.start()
+        assert reading.wait(30)
+        other.append("def")
+        go_on.set()
+        thread.join()
+        assert other.text == "abcdef"

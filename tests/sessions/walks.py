@@ -74,6 +74,7 @@ def walk(
                 session = handles[name] = session.fork(name)
             case "evict":
                 session.close()
+                store._memory.make_room()  # on disk with room for nothing, it has left
                 session = handles[name] = store.open(name, text)
             case "restart" if reopen is not None:
                 store.close()

@@ -165,6 +165,9 @@ def test_truncations_that_only_the_reference_can_do_are_named() -> None:
     assert read(document(truncation={**truncation, "max_length": 0})).host_only
 
 
+BOS = {"id": "<s>", "ids": [3], "tokens": ["<s>"]}
+
+
 @pytest.mark.parametrize(
     ("whole", "says"),
     [
@@ -185,6 +188,9 @@ def test_truncations_that_only_the_reference_can_do_are_named() -> None:
         (document(model={**document()["model"], "merges": [["b", "a"]]}), r"entry 0 .*'ba'"),
         (document(model={**document()["model"], "merges": ["a b c"]}), "entry 0 must be two tokens"),
         (document(model={**document()["model"], "vocab": {"a": -1}}), "the id of 'a' must be an integer"),
+        (document(model={**document()["model"], "vocab": {"a": 1 << 24}}), "'a' must be an integer from 0 to"),
+        (document(padding={**document()["padding"], "pad_id": 1 << 31}), r"pad_id: must be from 0 to 2147483647"),
+        (document(post_processor={**TEMPLATE, "special_tokens": {"<s>": {**BOS, "ids": [1 << 31]}}}), "list of ids"),
         (document(model={**document()["model"], "dropout": 2.0}), r"model\.dropout"),
         (document(added_tokens=[{"id": 1, "content": "x"}]), r"added_tokens\[0\]: the key 'special' is missing"),
         (document(pre_tokenizer={**PRE_TOKENIZERS[12], "add_prefix_space": False}), "contradicts"),

@@ -23,7 +23,7 @@ Span = tuple[int, int]
 def render_template(template: str, names: dict[str, Any]) -> tuple[str, list[Span]]:
     """The rendered text, and the character spans inside `{% generation %}` tags.
 
-    Raises InputError for what the template refuses (`raise_exception`) and for a damaged template.
+    Raises InputError for what the template refuses (`raise_exception`) or stumbles over, and for a damaged template.
     """
     compiled = _compile(template)
     blocks: list[str] = []
@@ -34,6 +34,8 @@ def render_template(template: str, names: dict[str, Any]) -> tuple[str, list[Spa
                 blocks.append(block)
     except jinja2.TemplateError as error:
         raise InputError(f"the chat template refused the conversation: {error}") from error
+    except Exception as error:  # a template is a program of its own, and can fail as any
+        raise InputError(f"the chat template failed on this conversation: {error!r}") from error
     return "".join(blocks), spans
 
 

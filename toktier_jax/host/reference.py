@@ -5,6 +5,7 @@ This module holds no JAX and no algorithm: it asks, and turns answers into array
 
 from __future__ import annotations
 
+import copy
 import importlib.metadata
 import threading
 from collections.abc import Callable, Sequence
@@ -42,6 +43,10 @@ class Reference(Protocol):
     version: str
     shown: Any
 
+    def unlimited(self) -> Reference:
+        """The same without the file's truncation and padding."""
+        ...
+
     def encode(self, text: str, *, add_special_tokens: bool, special: Special) -> RawEncoding:
         """As the file says: with template, trimming, truncation and padding."""
         ...
@@ -54,13 +59,17 @@ class Reference(Protocol):
         """Ids alone of the texts alone, int32 [n] each."""
         ...
 
-    def normalize(self, text: str) -> str: ...
+    def normalize(self, text: str) -> str:
+        """The text as the model's pieces are cut from it."""
+        ...
 
     def pre_tokenize(self, text: str) -> list[tuple[str, tuple[int, int]]]:
         """Pieces of normalized text, as the reference spells them, with their character offsets."""
         ...
 
-    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str: ...
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """The text of ids, U+FFFD included."""
+        ...
 
 
 def load_reference(source: Source) -> Reference:
@@ -75,15 +84,23 @@ class TokenizersReference:
         import tokenizers
 
         self.version = f"tokenizers {tokenizers.__version__}"
-        self._whole = _ask("load the file", lambda: tokenizers.Tokenizer.from_buffer(document))
+        self._document = document
+        self._whole = _load(document)
+        self._limited = True
         self._copies: dict[tuple[bool, Special], Any] = {}
         self._speller: Any = None
         self._lock = threading.Lock()
 
     @cached_property
     def shown(self) -> Any:
-        """A copy for the caller, so that settings made on it change nothing here."""
-        return self._copy(bare=False)
+        """One of its own for the caller: copies share their parts, and what is set on those would change ids here."""
+        return _load(self._document)
+
+    def unlimited(self) -> TokenizersReference:
+        """The same without truncation and padding."""
+        other = copy.copy(self)
+        other._limited, other._copies, other._lock = False, {}, threading.Lock()
+        return other
 
     def encode(self, text: str, *, add_special_tokens: bool, special: Special) -> RawEncoding:
         return _one(self._engine(False, special), text, add_special_tokens)
@@ -143,22 +160,22 @@ class TokenizersReference:
         import tokenizers
 
         whole = self._whole
-        copy = tokenizers.Tokenizer(model)
-        copy.normalizer, copy.pre_tokenizer, copy.decoder = whole.normalizer, whole.pre_tokenizer, whole.decoder
+        made = tokenizers.Tokenizer(model)
+        made.normalizer, made.pre_tokenizer, made.decoder = whole.normalizer, whole.pre_tokenizer, whole.decoder
         added = whole.get_added_tokens_decoder()
-        copy.add_tokens([added[index] for index in sorted(added)])
-        return copy
+        made.add_tokens([added[index] for index in sorted(added)])
+        return made
 
     def _copy(self, bare: bool) -> Any:
-        whole, copy = self._whole, self._with_model(self._whole.model)
+        whole, made = self._whole, self._with_model(self._whole.model)
         if bare:
-            return copy
-        copy.post_processor = whole.post_processor
-        if whole.truncation is not None:
-            copy.enable_truncation(**whole.truncation)
-        if whole.padding is not None:
-            copy.enable_padding(**whole.padding)
-        return copy
+            return made
+        made.post_processor = whole.post_processor
+        if self._limited and whole.truncation is not None:
+            made.enable_truncation(**whole.truncation)
+        if self._limited and whole.padding is not None:
+            made.enable_padding(**whole.padding)
+        return made
 
 
 class TiktokenReference:
@@ -167,6 +184,9 @@ class TiktokenReference:
     def __init__(self, encoding: Any) -> None:
         self.version = f"tiktoken {importlib.metadata.version('tiktoken')}"
         self.shown = encoding
+
+    def unlimited(self) -> TiktokenReference:
+        return self
 
     def encode(self, text: str, *, add_special_tokens: bool, special: Special) -> RawEncoding:
         return self.encode_bare(text, special=special)
@@ -200,6 +220,12 @@ class TiktokenReference:
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
         special = self.shown._special_tokens.values() if skip_special_tokens else ()
         return _ask("decode", lambda: self.shown.decode([index for index in ids if index not in special]))
+
+
+def _load(document: bytes) -> Any:
+    import tokenizers
+
+    return _ask("load the file", lambda: tokenizers.Tokenizer.from_buffer(document))
 
 
 def _one(engine: Any, text: str, add_special_tokens: bool) -> RawEncoding:

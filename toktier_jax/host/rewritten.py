@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
 
 from toktier_jax.errors import UnsupportedError
-from toktier_jax.executables import encoder, options
+from toktier_jax.executables import TRACES, encoder, options
 from toktier_jax.host.window import HostWindow, QuickCheckFailed, cut, joined, moved
 from toktier_jax.host.word_merge import WordMerger
 from toktier_jax.ops.anchors import Anchored, cut_with_anchors
@@ -146,4 +147,8 @@ class RewrittenEncoder:
 
 @functools.cache
 def _cutter(lowering: Lowering) -> Callable[..., Anchored]:
-    return jax.jit(functools.partial(cut_with_anchors, lowering=lowering), compiler_options=options())
+    def run(program: EncodeProgram, data: Any, length: Any, at_start: Any, checked: Any) -> Anchored:
+        TRACES[f"window of {data.shape[0]} bytes"] += 1
+        return cut_with_anchors(program, data, length, at_start, checked, lowering=lowering)
+
+    return jax.jit(run, compiler_options=options())

@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from toktier_jax.executables import TRACES
 from toktier_jax.ops.one_lane import walk_one_lane
+from toktier_jax.ops.split_rule import joins
 from toktier_jax.plan import SplitPlan
-from toktier_jax.types import CONT, SplitTables
+from toktier_jax.types import ANYTHING, COLLAPSED, CONT, GAP_START, MATCH_START, SplitTables
 
 CAPACITIES = (512, 2048, 8192, 32768, 131072)
 """Bytes of the buffers that are walked; longer ones double."""
-
-_GAP_START, _MATCH_START = 2, 3  # states of program/automaton.py
-_COLLAPSED, _ANYTHING = 0, 1  # rows of WalkTables.tail
 
 
 class Cut(NamedTuple):
@@ -77,10 +76,10 @@ class Splitter:
         codes[:size][cut.starts] += np.uint8(self._half)
         right, left = self._on_device()
         states = np.asarray(_walk()(right, left, codes, self._past, np.int32(size)))[:size]
-        starts = (states >= _GAP_START) & (states < self._begins)
+        starts = (states >= GAP_START) & (states < self._begins)
         removed = cut.removed
         if self.plan.behavior != "Isolated":
-            match = states >= _MATCH_START
+            match = states >= MATCH_START
             if whole is not None:
                 match &= ~whole
             starts, dropped = _apply_rule(self.plan, cut.starts, starts, match)
@@ -93,10 +92,10 @@ class Splitter:
     def known(self, codes: bytes, limit: int, floor: int) -> int:
         """From `limit` to the left, to where the right state is the same whatever follows (2-pass finality); at most
         to `floor`, the last start of a segment before `limit`. `codes`: the symbols of the text, translated."""
-        state, tail = _ANYTHING, self._tail
+        state, tail = ANYTHING, self._tail
         for at in range(limit - 1, floor, -1):
             state = tail[state][codes[at]]
-            if state == _COLLAPSED:
+            if state == COLLAPSED:
                 return at
         return floor
 
@@ -111,7 +110,11 @@ class Splitter:
 
 @functools.cache
 def _walk() -> Callable[..., Any]:
-    return jax.jit(walk_one_lane)
+    def walk(right: Any, left: Any, codes: Any, past: Any, length: Any) -> Any:
+        TRACES[f"window of {codes.shape[0]} bytes"] += 1
+        return walk_one_lane(right, left, codes, past, length)
+
+    return jax.jit(walk)
 
 
 def _apply_rule(
@@ -122,9 +125,4 @@ def _apply_rule(
     if plan.behavior == "Removed":
         return starts, match
     before = np.concatenate([[False], match[:-1]])
-    joins = {
-        "MergedWithPrevious": match & ~before,
-        "MergedWithNext": ~match & before,
-        "Contiguous": match == before,
-    }[plan.behavior]
-    return starts & (segments | ~joins), None
+    return starts & (segments | ~joins(plan, match, before)), None

@@ -12,9 +12,8 @@ from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt8
 
 from toktier_jax.ops.compose import automaton_states
-from toktier_jax.types import CONT, FunctionTables, Table
+from toktier_jax.types import ANYTHING, BEGIN, COLLAPSED, CONT, END, GAP_START, MATCH_START, FunctionTables, Table
 
-_END, _BEGIN, _GAP_START, _MATCH_START, _COLLAPSED, _ANYTHING = 0, 0, 2, 3, 0, 1  # states of program/automaton.py
 _CUT = 256
 
 
@@ -39,21 +38,21 @@ def split_arrays(
     cut = jnp.pad(starts[1:], (0, 1)) & (position + 1 < length)
     code = jnp.where(frozen, CONT + _CUT, symbols.astype(jnp.int32) + jnp.where(cut, _CUT, 0))
     code = jnp.where(inside, code, CONT).astype(jnp.uint16)[::-1]
-    right = _walk(code, tables.right, _END, identity=CONT)[::-1]
+    right = _walk(code, tables.right, END, identity=CONT)[::-1]
 
     lead = inside & ~frozen & (symbols != CONT)
     states = jnp.shape(tables.right)[1]
     row = jnp.where(lead, right + jnp.where(starts, states, 0), 2 * states).astype(jnp.uint16)
-    left = _walk(row, tables.left, _BEGIN, identity=2 * states)
+    left = _walk(row, tables.left, BEGIN, identity=2 * states)
 
-    begins = starts | (lead & (left >= _GAP_START) & (left < jnp.asarray(tables.begins)))
-    match = inside & ~frozen & (left >= _MATCH_START)
+    begins = starts | (lead & (left >= GAP_START) & (left < jnp.asarray(tables.begins)))
+    match = inside & ~frozen & (left >= MATCH_START)
     if at_end:
         return begins, match, length
     # What follows `limit` can be any text, the end, or a segment start: walk up to it from all states at once.
     code = jnp.where(position[::-1] < limit, code, CONT)
-    tail = _walk(code, tables.tail, _ANYTHING, identity=CONT)[::-1]
-    known = inside & (position <= limit) & ((tail == _COLLAPSED) | starts)
+    tail = _walk(code, tables.tail, ANYTHING, identity=CONT)[::-1]
+    known = inside & (position <= limit) & ((tail == COLLAPSED) | starts)
     return begins, match, jnp.max(jnp.where(known, position, 0))
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import jax
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool
 
 from toktier_jax.plan import SplitPlan
+
+T = TypeVar("T", jax.Array, np.ndarray)
 
 
 def apply_rule(
@@ -24,13 +28,18 @@ def apply_rule(
     match = match ^ np.bool_(plan.invert)
     if plan.behavior == "Removed":
         return starts, match
-    before = _before(match)
-    joins = {
-        "MergedWithPrevious": match & ~before,
-        "MergedWithNext": ~match & before,
-        "Contiguous": match == before,
-    }[plan.behavior]
-    return starts & (segments | ~joins), None
+    return starts & (segments | ~joins(plan, match, _before(match))), None
+
+
+def joins(plan: SplitPlan, match: T, before: T) -> T:
+    """Where a piece goes on that began before, if the places before are as in `before`: for arrays of any library."""
+    match plan.behavior:
+        case "MergedWithPrevious":
+            return match & ~before
+        case "MergedWithNext":
+            return ~match & before
+        case _:
+            return ~(match ^ before)
 
 
 def _before(mask: jax.Array) -> jax.Array:

@@ -15,10 +15,7 @@ from jaxtyping import Array, Bool, Int32, UInt8
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.ops.blocks import apart, by_blocks, take
 from toktier_jax.ops.lanes import BLOCK, Automaton, lanes_for, place_of, walk_lanes
-from toktier_jax.types import CONT, PAD, WalkTables
-
-_END, _GAP, _GAP_START, _MATCH_START = 0, 1, 2, 3  # states of program/automaton.py
-_COLLAPSED, _ANYTHING = 0, 1
+from toktier_jax.types import ANYTHING, COLLAPSED, CONT, END, GAP, GAP_START, MATCH_START, PAD, WalkTables
 
 
 def split_walk(
@@ -47,9 +44,9 @@ def _cut(tables: WalkTables, symbols: jax.Array, starts: jax.Array, length: jax.
     size = symbols.shape[0]
     lanes = lanes_for(size, length, tables.right.dtype)
     same = tables.codes[CONT].astype(jnp.int32)  # the code of a byte that goes on in a character,
-    within = tables.right[_END, same].astype(jnp.int32)  # and the first right state of such bytes
+    within = tables.right[END, same].astype(jnp.int32)  # and the first right state of such bytes
     right = Automaton(tables.right, same, within, within + 1, within - 1, backward=True)
-    left = Automaton(tables.left, within, jnp.int32(_GAP), tables.begins, tables.states - tables.begins, backward=False)
+    left = Automaton(tables.left, within, jnp.int32(GAP), tables.begins, tables.states - tables.begins, backward=False)
     words = _code_words(tables, symbols, starts, length, lanes.total)
     states = walk_lanes(left, lanes, walk_lanes(right, lanes, words)).reshape(-1)
     block = min(lanes.total, BLOCK)
@@ -59,8 +56,8 @@ def _cut(tables: WalkTables, symbols: jax.Array, starts: jax.Array, length: jax.
         packed = apart(lambda number: take(states, place_of(lanes, number)), number, when=length >= 0)
         state = lax.bitcast_convert_type(packed, tables.left.dtype).reshape(-1)
         inside = start + lax.iota(jnp.int32, block) < length
-        begins = (state >= _GAP_START) & (state < tables.begins.astype(state.dtype))
-        return inside & begins, inside & (state >= _MATCH_START)
+        begins = (state >= GAP_START) & (state < tables.begins.astype(state.dtype))
+        return inside & begins, inside & (state >= MATCH_START)
 
     begins, match = by_blocks(flags, lanes.total, block, length)
     return begins[:size], match[:size]
@@ -111,13 +108,13 @@ def _known(
 
     def undecided(carry: tuple[jax.Array, jax.Array]) -> jax.Array:
         at, state = carry
-        return (state != _COLLAPSED) & (at > 0)
+        return (state != COLLAPSED) & (at > 0)
 
     def step(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         at, state = carry
         at = at - 1
         code = tables.codes[jnp.where(frozen[at], np.uint8(CONT), symbols[at])]
         state = tables.tail[state, code].astype(jnp.int32)
-        return at, jnp.where(starts[at], _COLLAPSED, state)
+        return at, jnp.where(starts[at], COLLAPSED, state)
 
-    return lax.while_loop(undecided, step, (limit, jnp.where(certain, _COLLAPSED, _ANYTHING)))[0]
+    return lax.while_loop(undecided, step, (limit, jnp.where(certain, COLLAPSED, ANYTHING)))[0]

@@ -15,15 +15,9 @@ import numpy as np
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.plan import Node
 from toktier_jax.program.nfa import ACCEPT, Nfa, Option, build
+from toktier_jax.types import ANYTHING, BEGIN, COLLAPSED, GAP, GAP_START, IN_MATCH, MATCH_START
 
 MAX_STATES = 4096
-END = 0
-"""Right state: at the end of a segment, nothing has been read."""
-BEGIN, GAP, GAP_START, MATCH_START, IN_MATCH = range(5)
-"""Kinds of left states, in their order: before a segment's first character (one state), going on in a gap (one), a gap
-began (one), a match began, going on in a match."""
-COLLAPSED, ANYTHING = 0, 1
-"""Tail states: the right state is known; it can be any."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from toktier_jax.program.automaton import BEGIN, COLLAPSED, END, MATCH_START, Bimachine
-from toktier_jax.types import CONT, PAD, FunctionTables
+from toktier_jax.program.automaton import Bimachine
+from toktier_jax.types import BEGIN, COLLAPSED, CONT, END, MATCH_START, PAD, FunctionTables
 
 
 def function_tables(machine: Bimachine, codes: np.ndarray) -> FunctionTables:

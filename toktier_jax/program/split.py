@@ -14,7 +14,7 @@ import numpy as np
 
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.plan import Alt, Atom, End, Look, Node, Repeat, Seq, SplitPlan
-from toktier_jax.program.automaton import BEGIN, END, MATCH_START, Bimachine, compile_bimachine
+from toktier_jax.program.automaton import Bimachine, compile_bimachine
 from toktier_jax.program.classes import Mask, Probe, everything, first_seen, partition, probe, single
 from toktier_jax.program.functions import function_tables
 from toktier_jax.program.pattern import parse, parse_pattern
@@ -36,7 +36,7 @@ from toktier_jax.spec.types import (
     Whitespace,
     WhitespaceSplit,
 )
-from toktier_jax.types import SplitTables
+from toktier_jax.types import BEGIN, END, MATCH_START, SplitTables
 
 MAX_FIXED_LENGTH = 64
 

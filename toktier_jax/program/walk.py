@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from toktier_jax.program.automaton import BEGIN, END, GAP_START, Bimachine
+from toktier_jax.program.automaton import Bimachine
 from toktier_jax.program.sizes import stepped
-from toktier_jax.types import CONT, WalkTables
+from toktier_jax.types import BEGIN, CONT, END, GAP_START, WalkTables
 
 
 def walk_tables(machine: Bimachine, codes: np.ndarray) -> WalkTables:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from toktier_jax.program.automaton import END, GAP_START
 from toktier_jax.program.classes import partition
 from toktier_jax.program.split import SplitStage
 from toktier_jax.sampling import characters, walks
+from toktier_jax.types import END, GAP_START
 
 MOST = 512
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from toktier_jax.errors import UnsupportedError
-from toktier_jax.program.automaton import ANYTHING, BEGIN, COLLAPSED
 from toktier_jax.program.split import SplitStage, split_stages
 from toktier_jax.sampling import walks
 from toktier_jax.sampling.characters import decode_rows, unfinished
 from toktier_jax.sampling.futures import Futures
 from toktier_jax.spec import types
+from toktier_jax.types import ANYTHING, BEGIN, COLLAPSED
 
 _CHUNK = 4096
 _LAST = 8

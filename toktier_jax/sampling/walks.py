@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from toktier_jax.program.automaton import BEGIN, END, GAP_START, MATCH_START
 from toktier_jax.program.split import SplitStage
+from toktier_jax.types import BEGIN, END, GAP_START, MATCH_START
 
 
 def right(stage: SplitStage, column: list[int], starts: np.ndarray | None = None) -> list[int]:

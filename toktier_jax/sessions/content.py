@@ -29,11 +29,13 @@ class ContentIndex:
         """A number that no other text has."""
         return next(self._numbers)
 
-    def add(self, entry: Entry) -> None:
-        """Takes in an entry, or the beginnings that its text has got since."""
+    def add(self, entry: Entry, kept: int = 1 << 62) -> None:
+        """Takes in an entry, or the beginnings that its text has got since; `kept` characters are as they were."""
         text = entry.record.text
         with self._lock:
             keys = self._keys.setdefault(entry, [])
+            while keys and keys[-1][0] > kept:
+                self._forget(entry, keys.pop())
             known = len(keys)
         if known == len(LENGTHS) or LENGTHS[known] > text.length:
             return
@@ -51,11 +53,14 @@ class ContentIndex:
     def remove(self, entry: Entry) -> None:
         with self._lock:
             for key in self._keys.pop(entry, ()):
-                found = self._by_hash.get(key, [])
-                if entry in found:
-                    found.remove(entry)
-                if not found:
-                    self._by_hash.pop(key, None)
+                self._forget(entry, key)
+
+    def _forget(self, entry: Entry, key: tuple[int, int]) -> None:
+        found = self._by_hash.get(key, [])
+        if entry in found:
+            found.remove(entry)
+        if not found:
+            self._by_hash.pop(key, None)
 
     def longest(self, text: str) -> tuple[Entry, int] | None:
         """The entry that shares most with the beginning of `text`, and how many characters. Waits for no entry's lock:

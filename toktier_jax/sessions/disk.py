@@ -111,13 +111,14 @@ class Disk:
 
     def load(self, name: str) -> tuple[Record, Stored] | None:
         """The record of a session; None where there is none, or none that can be used, which is counted."""
-        with self._reading() as connection:
-            try:
-                return self._load(connection, name)
-            except rows.Unusable as error:
-                self._count(str(error))
-                if str(error) == "damaged":
-                    _log.warning("%s: the data of session %r is damaged; opened, it begins anew", self._path, name)
+        try:
+            with self._reading() as connection:
+                raw = self._read(connection, name)
+            return None if raw is None else _restored(raw)  # others may use the file meanwhile
+        except rows.Unusable as error:
+            self._count(str(error))
+            if str(error) == "damaged":
+                _log.warning("%s: the data of session %r is damaged; opened, it begins anew", self._path, name)
         return None
 
     def create(self, name: str, record: Record, parent: Stored | None) -> Stored:
@@ -127,7 +128,8 @@ class Disk:
         """
         with self._writing(name) as connection:
             try:
-                taken = self._load(connection, name) is not None
+                raw = self._read(connection, name)
+                taken = raw is not None and bool(_restored(raw))
             except rows.Unusable:
                 taken = False
             if taken:
@@ -164,16 +166,14 @@ class Disk:
 
     # ---- inside ----
 
-    def _load(self, connection: sqlite3.Connection, name: str) -> tuple[Record, Stored] | None:
-        """As `load`. Raises Unusable where the data is wrong; what is wrong with reading it passes."""
+    def _read(self, connection: sqlite3.Connection, name: str) -> rows.Raw | None:
+        """As rows.read. Raises Unusable where the data is wrong; what is wrong with reading it passes."""
         try:
-            return rows.load(connection, self._fingerprint, name)
+            return rows.read(connection, self._fingerprint, name)
         except sqlite3.Error as error:
             if type(error) is sqlite3.DatabaseError or "malformed" in str(error):
                 raise rows.Unusable("damaged") from error
             raise
-        except (ValueError, TypeError, IndexError) as error:
-            raise rows.Unusable("damaged") from error
 
     def _check_open(self) -> None:
         """With the lock held."""
@@ -211,6 +211,14 @@ class Disk:
                 if isinstance(error, sqlite3.Error):
                     raise SessionError(f"session {name!r} cannot be written: {error}; nothing was changed") from error
                 raise
+
+
+def _restored(raw: rows.Raw) -> tuple[Record, Stored]:
+    """As rows.restore. Raises Unusable whatever is wrong with the data."""
+    try:
+        return rows.restore(raw)
+    except (ValueError, TypeError, IndexError) as error:
+        raise rows.Unusable("damaged") from error
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

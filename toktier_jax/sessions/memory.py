@@ -52,15 +52,16 @@ class Memory:
                 self.bytes += size
             return found
 
-    def resize(self, entry: Entry) -> None:
-        """After a change of the record: its size, and its beginnings for the content look-up."""
+    def resize(self, entry: Entry, kept: int) -> None:
+        """After a change of the record: its size, and for the content look-up its beginnings; `kept` characters are as
+        they were."""
         size = entry.record.bytes_held
         entry.used = time.monotonic()
         with self.lock:
             if self.entries.get(entry.key) is entry:
                 self.bytes += size - entry.size
                 entry.size = size
-        self.content.add(entry)
+        self.content.add(entry, kept)
 
     def forget(self, entry: Entry) -> None:
         with self.lock:

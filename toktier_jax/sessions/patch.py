@@ -11,8 +11,8 @@ import numpy as np
 class Patch:
     """new = old[:keep] + ids + old[len(old) - tail:]. The KV cache of the first `keep` ids can be used again.
 
-    `old` are the ids of revision - 1. Whoever holds those of an earlier one (another handle changed the session, or the
-    verifier had it encoded anew) reads `session.ids` instead.
+    `old` are the ids of revision - 1, or of `revision` itself where nothing was to be changed. Whoever holds those of
+    an earlier one (another handle changed the session, or the verifier had it encoded anew) reads `session.ids`.
 
     keep, tail  numbers of ids, leading template ids included
     ids         int32 [n], read-only

@@ -41,7 +41,7 @@ class Record:
     @property
     def bytes_held(self) -> int:
         """About how much memory the record holds alone."""
-        text = sum(map(len, self.text.chunks[-1:])) + 49 * len(self.text.chunks) + self.text.byte_length
+        text = 49 * len(self.text.chunks) + self.text.byte_length
         return text + 13 * self.tokens.count + 700 * len(self.tokens.blocks) + 1024
 
 

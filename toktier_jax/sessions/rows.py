@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -142,26 +142,39 @@ def names(connection: sqlite3.Connection, fingerprint: str) -> list[str]:
     return [row[1] for row in found if row[-1] == _head_digest(row[:-1])]
 
 
-def load(connection: sqlite3.Connection, fingerprint: str, name: str) -> tuple[Record, Stored] | None:
-    """A tokenizer's session; None where nobody has one of that name. Raises Unusable for a damaged one, and where only
-    other tokenizers have one."""
+class Raw(NamedTuple):
+    """A session as the disk has it, unchecked: its first row, and for chunks and blocks each link with its row."""
+
+    head: tuple[Any, ...]
+    links: tuple[list[Any], list[Any]]
+
+
+def read(connection: sqlite3.Connection, fingerprint: str, name: str) -> Raw | None:
+    """A tokenizer's session; None where nobody has one of that name. Raises Unusable where only other tokenizers have
+    one."""
     own = "SELECT * FROM sessions WHERE name = ? AND fingerprint = ?"
     row = connection.execute(own, (name, fingerprint)).fetchone()
     if row is None:
         if connection.execute("SELECT 1 FROM sessions WHERE name = ?", (name,)).fetchone():
             raise Unusable("foreign")
         return None
-    number, _, revision, _, leading, resume, distrust, chunks, blocks, total = row
     query = (
         "SELECT l.seq, l.row, l.gap, l.sum, r.data, r.sum FROM links l LEFT JOIN rows r ON r.id = l.row "
         "WHERE l.session = ? AND l.kind = ? ORDER BY l.seq"
     )
+    chunks, blocks = (connection.execute(query, (row[0], kind)).fetchall() for kind in (_CHUNK, _BLOCK))
+    return Raw(row, (chunks, blocks))
+
+
+def restore(raw: Raw) -> tuple[Record, Stored]:
+    """The session that was read. Raises Unusable, or what unpacking raises, for a damaged one."""
+    number, _, revision, _, leading, resume, distrust, chunks, blocks, total = raw.head
     record = Record(tuple(np.frombuffer(leading, "<i4").tolist()), resume=resume, revision=revision)
     record.distrust = distrust
     stored = Stored(number, revision)
     gaps: list[int] = []
     for kind, count in ((_CHUNK, chunks), (_BLOCK, blocks)):
-        found = connection.execute(query, (number, kind)).fetchall()
+        found = raw.links[kind]
         if len(found) != count:
             raise Unusable("damaged")
         gaps = []
@@ -173,7 +186,7 @@ def load(connection: sqlite3.Connection, fingerprint: str, name: str) -> tuple[R
             each = data.decode() if kind == _CHUNK else unpack_tokens(data)
             stored.rows[kind].append((each, row_id, sum_))
             gaps.append(gap)
-    if total != _head_digest(row[:-1]):
+    if total != _head_digest(raw.head[:-1]):
         raise Unusable("damaged")
     _fill(record, stored, gaps)
     return record, stored

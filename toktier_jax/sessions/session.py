@@ -55,7 +55,7 @@ class Host(Protocol):
     def refresh(self, entry: Entry) -> None: ...
     def begin(self, entry: Entry) -> Record: ...
     def commit(self, entry: Entry, record: Record) -> None: ...
-    def observed(self, entry: Entry, changes: Counter[str], seconds: float) -> None: ...
+    def observed(self, entry: Entry, changes: Counter[str], seconds: float, kept: int) -> None: ...
     def fork(self, entry: Entry, name: str) -> Session: ...
     def release(self, entry: Entry) -> None: ...
     def abandoned(self, entry: Entry) -> None: ...
@@ -134,7 +134,7 @@ class Session:
         finally:
             entry.counts.update(changes)
         host.commit(entry, record)
-        host.observed(entry, changes, time.perf_counter() - began)
+        host.observed(entry, changes, time.perf_counter() - began, start)
         return patch
 
     # ---- views ----
@@ -174,10 +174,12 @@ class Session:
 
     @property
     def text(self) -> str:
+        """The whole text, joined anew each time."""
         return str(self._snapshot().text)
 
     @property
     def revision(self) -> int:
+        """The number of changes so far."""
         with self._entry.lock:
             return self._current().revision
 
@@ -185,6 +187,10 @@ class Session:
         """Number of ids."""
         with self._entry.lock:
             return self._current().count
+
+    def __bool__(self) -> bool:
+        """True, also where there are no ids yet."""
+        return True
 
     def explain(self) -> dict[str, Any]:
         """How changes of this session are made, how often each way was taken, and why it would ever be slow."""

@@ -64,10 +64,10 @@ class SessionStore:
         self._changes: Counter[str] = Counter()
         self._seconds = 0.0
         self._closed = False
-        self._disk = None if path is None else Disk(path, self.engine.info.fingerprint, self._count)
         self._verifier = ShadowVerifier(
             self.engine, shadow, folder=quarantine, on_mismatch=on_mismatch, distrust=self._distrust
         )
+        self._disk = None if path is None else Disk(path, self.engine.info.fingerprint, self._count)
 
     # ---- sessions ----
 
@@ -195,8 +195,8 @@ class SessionStore:
             raise ClosedSession("the session store was closed; open a new one")
 
     def begin(self, entry: Entry) -> Record:
-        """The record to change: with a disk a copy, which counts only once it is written."""
-        return entry.record.copy() if self._disk and isinstance(entry.key, str) else entry.record
+        """The record to change: a copy, which counts only once all is done and written."""
+        return entry.record.copy()
 
     def commit(self, entry: Entry, record: Record) -> None:
         if self._disk and isinstance(entry.key, str):
@@ -206,15 +206,15 @@ class SessionStore:
                 entry.stale = True
                 self._count("conflicts")
                 raise
-            entry.record = record
+        entry.record = record
         entry.ids = lambda: None
 
-    def observed(self, entry: Entry, changes: Counter[str], seconds: float) -> None:
-        """After a change: counters, memory, and the verifier."""
+    def observed(self, entry: Entry, changes: Counter[str], seconds: float, kept: int) -> None:
+        """After a change that left the first `kept` characters: counters, memory, and the verifier."""
         with self._lock:
             self._changes.update(changes)
             self._seconds += seconds
-        self._memory.resize(entry)
+        self._memory.resize(entry, kept)
         self._verifier.offer(entry)
         self._memory.make_room()
 
@@ -327,7 +327,18 @@ class SessionStore:
         self._memory.make_room()
 
     def _distrust(self, entry: Entry, reason: str) -> None:
-        """The session goes on by the reference."""
+        """The session goes on by the reference, also where it left memory since and came back."""
+        stored = self._disk is not None and isinstance(entry.key, str)
+        now = self._find(entry.name) if stored else self._memory.find(entry.key, 1)
+        if now is None:
+            return
+        try:
+            if now is entry or (stored and now.stored.id == entry.stored.id):
+                self._go_on_by_reference(now, reason)
+        finally:
+            self.release(now)
+
+    def _go_on_by_reference(self, entry: Entry, reason: str) -> None:
         with entry.lock:
             for attempt in reversed(range(ATTEMPTS)):
                 if entry.stale:
@@ -342,7 +353,6 @@ class SessionStore:
                 except RevisionConflict:  # another process was faster
                     if not attempt:
                         raise
-            entry.record = record
         self._count("quarantined")
 
     def _by_reference(self, record: Record, reason: str) -> Record:

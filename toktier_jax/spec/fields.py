@@ -12,6 +12,12 @@ from toktier_jax.errors import SpecError
 
 _MISSING: Any = object()
 _U32 = 1 << 32
+INT32 = 1 << 31
+"""Ids are below it: arrays of ids are int32."""
+
+VOCABULARY = 1 << 24
+"""Ids of a vocabulary are below it: tables have a place for each, and the largest known ones end below 2^19."""
+
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toktier_jax.spec import types
-from toktier_jax.spec.fields import Node
+from toktier_jax.spec.fields import VOCABULARY, Node
 
 
 def read_model(node: Node) -> types.Model:
@@ -56,8 +56,8 @@ def _guess_kind(node: Node) -> str:
 def _read_vocab(node: Node) -> dict[str, int]:
     vocab = node.child("vocab").value
     for token, index in vocab.items():
-        if type(index) is not int or not 0 <= index < 1 << 32:
-            raise node.fail(f"vocab: the id of {token!r} must be an integer from 0 to 2^32 - 1, not {index!r}")
+        if type(index) is not int or not 0 <= index < VOCABULARY:
+            raise node.fail(f"vocab: the id of {token!r} must be an integer from 0 to {VOCABULARY - 1}, not {index!r}")
     return vocab
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from toktier_jax.spec import types
-from toktier_jax.spec.fields import Node
+from toktier_jax.spec.fields import INT32, Node
 
 
 def read_post_processor(node: Node | None) -> tuple[types.PostProcessor, list[str]]:
@@ -104,4 +104,4 @@ def _read_special(node: Node) -> tuple[int, ...]:
 
 
 def _is_id(value: object) -> bool:
-    return type(value) is int and 0 <= value < 1 << 32
+    return type(value) is int and 0 <= value < INT32

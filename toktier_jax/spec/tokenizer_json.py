@@ -7,7 +7,7 @@ from typing import Literal
 
 from toktier_jax.spec import types
 from toktier_jax.spec.decoders import read_decoder
-from toktier_jax.spec.fields import Node, parse_object
+from toktier_jax.spec.fields import INT32, Node, parse_object
 from toktier_jax.spec.models import host_only_reasons, read_model
 from toktier_jax.spec.normalizers import read_normalizer
 from toktier_jax.spec.post_processors import read_post_processor
@@ -125,7 +125,7 @@ def _read_padding(node: Node | None) -> types.Padding | None:
         length=length,
         direction=node.choice("direction", ("Left", "Right")),
         pad_to_multiple_of=multiple or None,
-        pad_id=node.integer("pad_id"),
+        pad_id=node.integer("pad_id", below=INT32),
         pad_type_id=node.integer("pad_type_id"),
         pad_token=node.string("pad_token"),
     )
