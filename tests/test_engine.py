@@ -70,7 +70,7 @@ def test_progress_is_that_of_the_original_text_and_never_less() -> None:
             for done in (4, 12, len(data)) if checked else (15,):
                 progress(done)
             if not checked:
-                raise engine._QuickCheckFailed
+                raise engine.QuickCheckFailed
             return iter(())
 
     seen: list[int] = []

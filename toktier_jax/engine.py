@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from toktier_jax.errors import UnsupportedError
+from toktier_jax.errors import QuickCheckFailed, UnsupportedError, beyond_program
 from toktier_jax.executables import TRACES, cutter, encoder
 from toktier_jax.host.align import Alignment
 from toktier_jax.host.assemble import DeviceResult
 from toktier_jax.host.reference import Special
+from toktier_jax.host.utf8 import character_start
 from toktier_jax.ops.encode import HOST_NEEDED, OK, Pieces, default_lowering
 from toktier_jax.plan import QuickCheckPlan, describe
 from toktier_jax.program.load import Loaded
@@ -82,7 +83,7 @@ class DeviceEngine:
 
         try:
             return _joined(list(self._blocks(data, special, show, checked=False)))
-        except _QuickCheckFailed:
+        except QuickCheckFailed:
             assert self._normalize is not None
             aligned = self._normalize(data, special)
 
@@ -152,15 +153,15 @@ class DeviceEngine:
         begin, least = 0, 0
         while begin < len(data):
             capacity = max(least, _capacity(len(data) - begin))
-            end = _character_start(data, min(begin + capacity, len(data)))
+            end = character_start(data, min(begin + capacity, len(data)))
             block = np.zeros(capacity, np.uint8)
             block[: end - begin] = np.frombuffer(data, np.uint8, end - begin, begin)
             run = cutter(default_lowering())
             pieces = run(program, block, np.int32(end - begin), np.bool_(begin == 0), np.bool_(checked))
             if int(pieces.status) == HOST_NEEDED:
                 if self._normalize is None or checked:
-                    raise UnsupportedError("the text holds characters that only the reference can handle")
-                raise _QuickCheckFailed
+                    raise beyond_program()
+                raise QuickCheckFailed
             stop = end if end == len(data) else begin + int(pieces.decided)
             if stop > begin:
                 yield begin, stop, pieces
@@ -178,7 +179,7 @@ class DeviceEngine:
         program = self._program(special)
         out = encoder(default_lowering(), program.plan.model)(program.tables.model, pieces)
         if int(out.status) == HOST_NEEDED:
-            raise UnsupportedError("the text holds characters that only the reference can handle")
+            raise beyond_program()
         ends = np.asarray(out.byte_ends)[: int(out.count)]
         count = int(np.searchsorted(ends, end - begin, side="right"))
         by = np.int64(begin)  # a text may be longer than 2 GiB
@@ -211,10 +212,6 @@ def open_device(loaded: Loaded) -> DeviceEngine | None:
 
     programs: dict[Special, EncodeProgram] = {"parse": program, "text": as_text(program)}
     return DeviceEngine(programs, describe(program.plan), on_host if forms else None)
-
-
-class _QuickCheckFailed(Exception):
-    """The text needs the host's part of the normalization."""
 
 
 def _block() -> int:
@@ -262,13 +259,6 @@ def _packs(sizes: Sequence[int], block: int) -> Iterator[list[int]]:
         room -= size
     if len(pack) > 1:
         yield pack
-
-
-def _character_start(data: bytes, end: int) -> int:
-    """The greatest start of a character at or before `end`, or the end of the data."""
-    while end < len(data) and data[end] & 0xC0 == 0x80:
-        end -= 1
-    return end
 
 
 def _joined(parts: Sequence[DeviceResult]) -> DeviceResult:

@@ -9,13 +9,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from toktier_jax.errors import UnsupportedError
+from toktier_jax.errors import QuickCheckFailed, UnsupportedError, beyond_program
 from toktier_jax.host import fork
 from toktier_jax.host import window as host_window
 from toktier_jax.host.align import Alignment
 from toktier_jax.host.assemble import DeviceResult
 from toktier_jax.host.rewritten import RewrittenEncoder
-from toktier_jax.host.window import HostWindow, QuickCheckFailed, WindowEncoder
+from toktier_jax.host.utf8 import begins, first_bytes
+from toktier_jax.host.window import HostWindow, WindowEncoder
 from toktier_jax.plan import AddedPlan, BPEPlan, MapPlan, Plan, PrefixPlan, QuickCheckPlan, SplitPlan
 from toktier_jax.program.quickcheck import form_facts
 from toktier_jax.program.split import Found, pattern_of
@@ -126,12 +127,12 @@ class TokenizerEngine:
             return encoder.encode(text, at_start=at_start, checked=False)
         except QuickCheckFailed:
             if self._form is None:
-                raise UnsupportedError("the text holds characters that only the reference can handle") from None
+                raise beyond_program() from None
         aligned = self._device._normalize(text, "parse")
         try:
             found = encoder.encode(aligned.data, at_start=at_start, checked=True)
         except QuickCheckFailed:
-            raise UnsupportedError("the text holds characters that only the reference can handle") from None
+            raise beyond_program() from None
         return _to_original(found, aligned, text, form_facts(self._form).contextual)
 
 
@@ -173,8 +174,7 @@ def _inner(text: bytes, found: HostWindow, added: np.ndarray) -> np.ndarray:
     """Where tokens begin that are no added tokens, with a whole character of their own."""
     if not len(found.starts):
         return found.starts
-    data = np.frombuffer(text, np.uint8)
-    good = (data[np.minimum(found.starts, len(data) - 1)] & 0xC0) != 0x80
+    good = begins(text)[np.minimum(found.starts, len(text) - 1)]
     good &= ~np.isin(found.ids, added) & (found.ends > found.starts)
     good[1:] &= found.starts[1:] >= found.ends[:-1]
     good[0] &= found.starts[0] == 0
@@ -194,8 +194,7 @@ def _to_original(found: HostWindow, aligned: Alignment, text: bytes, contextual:
     starts, ends = begins[found.starts], aligned.ends[np.minimum(last, len(aligned.ends) - 1)]
     empty = found.ends <= found.starts
     ends = np.where(empty, starts, ends)
-    raw = np.frombuffer(text, np.uint8)
-    lead = np.flatnonzero((raw & 0xC0) != 0x80)
+    lead = first_bytes(text)
     fixed = np.zeros(len(text) + 1, bool)
     fixed[lead] = ~contextual[np.frombuffer(text.decode().encode("utf-32-le"), np.uint32)]
     fixed[0] = True

@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from toktier_jax.host.utf8 import first_bytes
+
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
 
@@ -34,8 +36,8 @@ def align(form: Form, text: str) -> Alignment:
     """The normal form of `text`, a text without added tokens, and its origin. About 2 us a character."""
     normalized, offsets = _normalize(form, text)
     data, original = normalized.encode(), text.encode()
-    bounds = np.append(_character_starts(original), len(original))
-    first = _character_starts(data)
+    bounds = np.append(first_bytes(original), len(original))
+    first = first_bytes(data)
     lengths = np.diff(np.append(first, len(data)))
     kept = _code_points(normalized) == _code_points(text)[offsets[:, 0]]
     until = np.append(offsets[1:, 0], len(bounds) - 1)
@@ -79,10 +81,6 @@ def _normalize(form: Form, text: str) -> tuple[str, np.ndarray]:
 def _one_token_a_character(token: Any, normalized: str) -> list[Any]:
     ends = np.cumsum([len(character.encode()) for character in normalized]).tolist()
     return [token(0, "", span) for span in zip([0, *ends], ends, strict=False)]
-
-
-def _character_starts(data: bytes) -> np.ndarray:
-    return np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80)
 
 
 def _code_points(text: str) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.host.align import Alignment, Form, align
 from toktier_jax.host.reference import Special
+from toktier_jax.host.utf8 import first_bytes
 from toktier_jax.program.quickcheck import form_facts
 from toktier_jax.spec import types as spec
 
@@ -105,7 +106,7 @@ def _check(
 ) -> None:
     text = new.data.decode()
     again = _raw_tokens(tuple(token for token in added if not token.normalized), text, special)
-    places = np.append(np.flatnonzero((np.frombuffer(new.data, np.uint8) & 0xC0) != 0x80), len(new.data))
+    places = np.append(first_bytes(new.data), len(new.data))
     same = len(again) == len(tokens) and np.array_equal(again[:, 0], tokens[:, 0])
     if not same or not np.array_equal(new.starts[places[again[:, 1]]], bounds[tokens[:, 1]]):
         raise UnsupportedError(f"{form} makes an added token of this text, or unmakes one")

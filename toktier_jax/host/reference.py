@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from toktier_jax.errors import SpecError
+from toktier_jax.host.utf8 import characters
 from toktier_jax.spec.source import Source
 
 Special = Literal["parse", "text"]
@@ -200,8 +201,8 @@ class TiktokenReference:
             raise SpecError(
                 f"{self.shown.name}: its pattern leaves out part of this text, so tokens have no place in it"
             )
-        characters = np.cumsum((np.frombuffer(data + b"\0", np.uint8) & 0xC0) != 0x80) - 1
-        offsets = np.stack([characters[ends[:-1]], characters[ends[1:] - 1] + 1], axis=1)
+        place = characters(data + b"\0")
+        offsets = np.stack([place[ends[:-1]], place[ends[1:] - 1] + 1], axis=1)
         return RawEncoding(ids, offsets.astype(np.int64), np.arange(len(ids), dtype=np.int64))
 
     def encode_many(self, texts: Sequence[str], *, special: Special) -> list[np.ndarray]:

@@ -18,6 +18,7 @@ import numpy as np
 from toktier_jax.errors import SpecError
 from toktier_jax.host.reference import RawEncoding
 from toktier_jax.host.spans import spells_prefix
+from toktier_jax.host.utf8 import first_bytes
 from toktier_jax.host.vocabulary import Spelling, Vocabulary
 from toktier_jax.spec import types
 from toktier_jax.spec.byte_alphabet import ALPHABET, BYTES
@@ -46,7 +47,7 @@ def replay_spans(
     `gaps` and `normalize` as for spans.byte_spans.
     """
     data = text.encode()
-    bounds = [*np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80).tolist(), len(data)]
+    bounds = [*first_bytes(data).tolist(), len(data)]
     closed = list(bounds)
     for i in np.flatnonzero(gaps)[::-1].tolist() if gaps is not None else []:
         closed[i] = closed[i + 1]

@@ -14,9 +14,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from toktier_jax.errors import UnsupportedError
+from toktier_jax.errors import QuickCheckFailed, UnsupportedError, beyond_program
 from toktier_jax.executables import TRACES, encoder, options
-from toktier_jax.host.window import HostWindow, QuickCheckFailed, cut, joined, moved
+from toktier_jax.host.utf8 import character_start
+from toktier_jax.host.window import HostWindow, cut, joined, moved
 from toktier_jax.host.word_merge import WordMerger
 from toktier_jax.ops.anchors import Anchored, cut_with_anchors
 from toktier_jax.ops.encode import OK, Pieces, default_lowering
@@ -51,9 +52,7 @@ class RewrittenEncoder:
         parts: list[HostWindow] = []
         begin, most = 0, CAPACITIES[1]
         while True:
-            end = min(begin + most, len(data))
-            while end < len(data) and data[end] & 0xC0 == 0x80:
-                end -= 1
+            end = character_start(data, min(begin + most, len(data)))
             part = self._encode(data[begin:end], at_start and begin == 0, checked)
             if end == len(data):
                 return joined([*parts, moved(part, begin)])
@@ -127,7 +126,7 @@ class RewrittenEncoder:
         pieces = Pieces(found.buffer, found.limit, jax.numpy.int32(OK))
         out = encoder(lowering, self._model)(program.tables.model, pieces)
         if int(out.status) != OK:
-            raise UnsupportedError("the text holds characters that only the reference can handle")
+            raise beyond_program()
         count = int(out.count)
         ids, starts, ends = (np.asarray(each)[:count] for each in (out.ids, out.byte_starts, out.byte_ends))
         return ids, starts, ends

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from toktier_jax.host.reference import RawEncoding
+from toktier_jax.host.utf8 import characters, first_bytes
 from toktier_jax.host.vocabulary import Spelling, Vocabulary
 from toktier_jax.spec import types
 
@@ -27,7 +28,7 @@ def char_spans(data: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     starts, ends = np.asarray(starts, np.int64), np.asarray(ends, np.int64)
     if not len(starts):
         return np.zeros((0, 2), np.int64)
-    character = np.cumsum((np.frombuffer(data, np.uint8) & 0xC0) != 0x80) - 1
+    character = characters(data)
     last = np.where(ends > starts, ends - 1, np.minimum(starts, len(data) - 1))
     return np.stack([character[np.minimum(starts, len(data) - 1)], character[last] + 1], axis=1)
 
@@ -86,7 +87,7 @@ def byte_spans(
     drew into the character before (host/align.py), or is None; `normalize` is the reference's.
     """
     data = text.encode()
-    bounds = np.append(np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80), len(data))
+    bounds = np.append(first_bytes(data), len(data))
     starts, ends = raw.offsets[:, 0], raw.offsets[:, 1]
     shares = ends[:-1] - 1 == starts[1:]
     if gaps is not None and gaps.any():

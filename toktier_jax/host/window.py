@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from toktier_jax.errors import QuickCheckFailed
 from toktier_jax.host.literals import AddedFinder, Span
+from toktier_jax.host.utf8 import character_start, first_bytes
 from toktier_jax.host.window_scan import Pieces, Scanner
 from toktier_jax.host.window_split import Cut, Splitter
 from toktier_jax.host.word_merge import WordMerger
@@ -47,10 +49,6 @@ class HostWindow(NamedTuple):
     ends: np.ndarray
     anchors: np.ndarray
     decided: int
-
-
-class QuickCheckFailed(Exception):
-    """The window is not in the normal form: it has to be normalized first."""
 
 
 def refusal(program: EncodeProgram) -> str | None:
@@ -116,9 +114,7 @@ class WindowEncoder:
         parts: list[HostWindow] = []
         begin, size = 0, BLOCK
         while True:
-            end = min(begin + size, len(data))
-            while end < len(data) and data[end] & 0xC0 == 0x80:
-                end -= 1
+            end = character_start(data, min(begin + size, len(data)))
             part = self._encode(data[begin:end], checked)
             if end == len(data):
                 parts.append(moved(part, begin))
@@ -194,8 +190,7 @@ class WindowEncoder:
 
     def _classify(self, data: bytes, spans: list[Span], checked: bool) -> _Characters:
         """Raises QuickCheckFailed unless `checked`."""
-        raw = np.frombuffer(data, np.uint8)
-        lead = np.flatnonzero((raw & 0xC0) != 0x80)
+        lead = first_bytes(data)
         if self._classes is None:
             return _Characters(lead, np.full(len(lead), CONT, np.uint8), None)
         codes = np.frombuffer(data.decode().encode("utf-32-le"), np.uint32)

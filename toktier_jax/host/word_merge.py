@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from toktier_jax.errors import UnsupportedError
+from toktier_jax.errors import UnsupportedError, beyond_program
 from toktier_jax.plan import BPEPlan
 from toktier_jax.types import CASCADES, FIRST_CODE, SELF, BPETables, Lexicon
 
@@ -130,7 +130,7 @@ class WordMerger:
                 continue
             symbols = self._symbols(part, place)
             if symbols is None:
-                raise UnsupportedError("the text holds characters that only the reference can handle")
+                raise beyond_program()
             if self._longest is not None and len(part) > self._longest:
                 raise UnsupportedError(f"a piece of the text has more than {self._longest} bytes to merge")
             merged = self._merge(*symbols) if len(symbols[0]) < 64 else self._merge_long(*symbols)
