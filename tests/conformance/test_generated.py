@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import jax
@@ -28,7 +29,10 @@ def check(index: int) -> str:
         for text in texts:
             found = compare(subject, oracle, text, report)
             assert not found, f"file {made.name}: {found[0]}"
-        assert report.refused < len(texts) // 2, report.reasons
+        if without_unknown(made.file):
+            assert report.reasons <= {"the text holds characters that only the reference can handle"}
+        else:
+            assert report.refused < len(texts) // 2, report.reasons
         return "xla"
     for text in texts[:4]:
         try:
@@ -40,6 +44,12 @@ def check(index: int) -> str:
         assert np.array_equal(encoding.ids, expected.ids), (made.name, text)
         assert np.array_equal(encoding.char_spans, expected.char_spans), (made.name, text)
     return tokenizer.explain().reference[0]
+
+
+def without_unknown(file: bytes) -> bool:
+    """Whether the reference drops characters that no token has: such texts are its own."""
+    model = json.loads(file)["model"]
+    return model["type"] == "BPE" and model["unk_token"] is None and not model["byte_fallback"]
 
 
 @pytest.mark.slow  # a compile for nearly each of them
