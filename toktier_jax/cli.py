@@ -47,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb and returns its exit code."""
     from toktier_jax.errors import ToktierError
 
+    if sys.stdout is None:
+        fail("the standard output is closed", 1)
     try:
         arguments = build_parser().parse_args(argv)
         verb: Callable[[argparse.Namespace], int] = arguments.verb
@@ -152,7 +154,7 @@ def encode(arguments: argparse.Namespace) -> int:
 
 
 def decode(arguments: argparse.Namespace) -> int:
-    ids = parse_ids(read(arguments.file), arguments.file)
+    ids = parse_ids(read(arguments.file), "stdin" if arguments.file == "-" else arguments.file)
     text = load(arguments.tokenizer).decode(ids, skip_special_tokens=not arguments.keep_special)
     sys.stdout.buffer.write(text.encode())
     return 0
@@ -232,6 +234,12 @@ def load(name: str) -> Tokenizer:
 
 
 def read(name: str) -> bytes:
+    from toktier_jax.errors import InputError
+
+    if name == "-" and sys.stdin is None:
+        raise InputError("the standard input is closed; name a file")
+    if not name:
+        raise InputError("the name of the file is empty")
     return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
 
 

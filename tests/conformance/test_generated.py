@@ -29,10 +29,7 @@ def check(index: int) -> str:
         for text in texts:
             found = compare(subject, oracle, text, report)
             assert not found, f"file {made.name}: {found[0]}"
-        if without_unknown(made.file):
-            assert report.reasons <= {"the text holds characters that only the reference can handle"}
-        else:
-            assert report.refused < len(texts) // 2, report.reasons
+        assert without_unknown(made.file) or report.refused < len(texts) // 2, report.reasons
         return "xla"
     for text in texts[:4]:
         try:

@@ -17,7 +17,7 @@ import pytest
 from tests.sessions.standin import StandIn, expected
 from toktier_jax import ClosedSession, RevisionConflict, SessionStore, UnknownSession
 from toktier_jax.errors import InputError, SessionError
-from toktier_jax.sessions import rows
+from toktier_jax.sessions import Policy, Session, rows
 from toktier_jax.sessions.disk import FILE, Disk
 from toktier_jax.sessions.session import encode_record
 
@@ -282,3 +282,133 @@ def test_reading_a_long_session_keeps_nobody_waiting(tmp_path: Path, monkeypatch
         go_on.set()
         thread.join()
         assert other.text == "abcdef"
+
+
+def test_a_change_of_nothing_sees_what_another_store_changed(tmp_path: Path) -> None:
+    with SessionStore(StandIn(), tmp_path) as one, SessionStore(StandIn(), tmp_path) as two:
+        for call in (lambda s: s.update("x"), lambda s: s.append(""), lambda s: s.truncate(1)):
+            session = one.open("a", "x")
+            two.get("a").update("y")
+            with pytest.raises(RevisionConflict):
+                call(session)
+            assert session.text == "y"
+            session.update("x")
+
+
+def test_an_interrupt_after_the_disk_has_it_is_no_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SessionStore(StandIn(), tmp_path) as store:
+        session = store.open("a", "abc")
+        save = Disk.save
+
+        def interrupted(*given: Any) -> None:
+            save(*given)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Disk, "save", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                session.append("d")
+        assert (session.text, session.revision) == ("abcd", 1)
+        session.append("e")
+        assert session.text == "abcde"
+
+
+def test_an_interrupted_delete_leaves_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SessionStore(StandIn())
+    held = store.open("a", "abc")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._memory, "forget", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.delete("a")
+    assert store.list() == []
+    assert store.open("a", "def").text == "def"
+    with pytest.raises(UnknownSession):
+        _ = held.text
+
+
+def test_an_interrupted_get_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SessionStore(StandIn())
+    store.open("a", "abc").close()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "__init__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.get("a")
+    gc.collect()
+    assert store.stats()["handles"] == 0
+
+
+def test_copies_of_a_session_found_wrong_are_verified() -> None:
+    engine = StandIn(broken=b"fault")
+    with SessionStore(engine, shadow=1e-9) as store:
+        session = store.open("a", "a")
+        session.append(" fault")
+        child = session.fork("child")
+        store._distrust(session._entry, "why")
+        assert store._verifier.drain()
+        for each in (session, child):
+            assert np.array_equal(each.ids, expected(engine, "a fault"))
+
+
+def test_a_text_is_what_it_is_whatever_its_class_shows(tmp_path: Path) -> None:
+    class Text(str):
+        def encode(self, *_: Any) -> bytes:
+            return b"evil"
+
+        def __len__(self) -> int:
+            return 1
+
+    with SessionStore(StandIn(), tmp_path) as store:
+        session = store.open("a", Text("abc"))
+        session.append(Text("def"))
+        session.update(Text("abcxxdef"))
+        assert session.text == "abcxxdef"
+        assert np.array_equal(session.ids, expected(store.engine, "abcxxdef"))
+        assert store.encode(Text("abcxxdef!")).text == "abcxxdef!"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"ttl": None},
+        {"ttl": "5"},
+        {"ttl": float("nan")},
+        {"max_bytes": "x"},
+        {"max_bytes": -1},
+        {"shadow": None},
+        {"shadow": 2},
+        {"shadow": True},
+        {"path": 5},
+        {"path": b"a"},
+        {"path": "a\0b"},
+        {"path": ""},
+        {"quarantine": 5},
+        {"policy": 3},
+        {"on_mismatch": 5},
+    ],
+    ids=str,
+)
+def test_arguments_of_another_kind(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(arguments))):
+        SessionStore(StandIn(), **arguments)
+
+
+@pytest.mark.parametrize("arguments", [{"cold_device_from": "x"}, {"reference_below": None}, {"reference_below": -1}])
+def test_policies_of_another_kind(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(arguments))):
+        Policy(**arguments)
+
+
+@pytest.mark.parametrize("old", [None, "zz", np.zeros(9), np.zeros((9, 1), np.int32), np.zeros(0, np.int32)], ids=str)
+def test_a_patch_is_applied_to_ids(old: Any) -> None:
+    session = SessionStore(StandIn()).open("a", "word " * 9)
+    patch = session.append("more")
+    with pytest.raises(InputError, match="apply takes the ids"):
+        patch.apply(old)

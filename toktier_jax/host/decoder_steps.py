@@ -8,6 +8,7 @@ no UTF-8 come out as lone surrogates (PEP 383) instead of U+FFFD.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from toktier_jax.errors import SpecError
 from toktier_jax.host.vocabulary import byte_token
 from toktier_jax.spec.byte_alphabet import from_alphabet
 
+_LONE = re.compile("([\ud800-\udfff]+)")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -250,7 +252,12 @@ def _replace(part: dict[str, Any], fused: bool) -> Step:
         from tokenizers import Regex, decoders
 
         engine = decoders.Replace(Regex(pattern["Regex"]), content)
-        step = _Each(lambda index, token: engine.decode([token]))
+        # Bytes that are no UTF-8 stand as lone surrogates, which the engine cannot take: they part the text
+        step = _Each(
+            lambda index, token: "".join(
+                each if _LONE.match(each) else engine.decode([each]) for each in _LONE.split(token) if each
+            )
+        )
         return _Whole(step) if fused else step
     literal = pattern["String"]
     if not literal:

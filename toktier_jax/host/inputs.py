@@ -67,7 +67,7 @@ def check_ids(ids: Any, limit: int) -> list[int]:
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
     """`value`, one of `choices`."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
     return value
 

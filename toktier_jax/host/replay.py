@@ -9,8 +9,8 @@ Slow (some microseconds a byte), and an independent check of the faster way in s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from toktier_jax.errors import SpecError
 from toktier_jax.host.reference import RawEncoding
 from toktier_jax.host.spans import spells_prefix
 from toktier_jax.host.utf8 import first_bytes
-from toktier_jax.host.vocabulary import Spelling, Vocabulary
+from toktier_jax.host.vocabulary import Spelling, Vocabulary, byte_token
 from toktier_jax.spec import types
 from toktier_jax.spec.byte_alphabet import ALPHABET, BYTES
 
@@ -51,20 +51,27 @@ def replay_spans(
     closed = list(bounds)
     for i in np.flatnonzero(gaps)[::-1].tolist() if gaps is not None else []:
         closed[i] = closed[i + 1]
-    words = _words(spelled)
+    bytelike = {content for content in vocabulary.contents.values() if byte_token(content) is not None}
+    words: dict[int, _Word] = {}
+    for number, ids, places in _words(spelled):
+        if _is_added(ids, places, bytelike):
+            words[number] = _Word("", [(bounds[places[0][0]], closed[places[0][1]])], 0)
+            continue
+        piece = bytes(ids).decode()
+        whole = [(bounds[a], closed[b]) for byte, (a, b) in zip(ids, places, strict=True) if byte & 0xC0 != 0x80]
+        inserted = _inserted(piece, whole, data, vocabulary.spelling, normalize)
+        whole[:inserted] = [(low, low) for low, _ in whole[:inserted]]
+        words[number] = _Word(piece, whole, inserted)
+    if vocabulary.spelling.byte_level:
+        _give_own_bytes(list(words.values()), data)
     strings = {index: token for token, index in model.vocab.items()}  # an added token can be decoded to another string
     out = np.zeros((len(raw.ids), 2), np.int64)
     edges = np.flatnonzero(np.diff(raw.words, prepend=-1, append=-1)).tolist()
     for first, last in pairwise(edges):
-        ids, places = words[int(raw.words[first])]
-        if ids[0] >= 256:
-            out[first] = bounds[places[0][0]], closed[places[0][1]]
+        piece, characters, _ = words[int(raw.words[first])]
+        if not piece:
+            out[first] = characters[0]
             continue
-        piece = bytes(ids).decode()
-        offsets = [place for byte, place in zip(ids, places, strict=True) if byte & 0xC0 != 0x80]
-        whole = [(bounds[a], closed[b]) for a, b in offsets]
-        inserted = _inserted(piece, whole, data, vocabulary.spelling, normalize)
-        characters = _places(piece, whole, data, inserted, byte_level=vocabulary.spelling.byte_level)
         symbols = _symbols(piece, characters, model, data)
         tokens = [strings[index] for index in raw.ids[first:last].tolist()]
         if model.ignore_merges and piece in model.vocab:
@@ -74,29 +81,37 @@ def replay_spans(
     return out
 
 
-def _words(spelled: RawEncoding) -> dict[int, tuple[list[int], list[Span]]]:
-    """The ids and character offsets of each piece."""
-    edges = np.flatnonzero(np.diff(spelled.words, prepend=-1, append=-1)).tolist()
-    return {
-        int(spelled.words[a]): (spelled.ids[a:b].tolist(), [(s, e) for s, e in spelled.offsets[a:b].tolist()])
-        for a, b in pairwise(edges)
-    }
+class _Word(NamedTuple):
+    """A piece with the bytes of the text that each of its characters comes from, of which the first are inserted; ""
+    with those of the whole for an added token."""
+
+    piece: str
+    characters: list[Span]
+    inserted: int
 
 
-def _places(piece: str, whole: list[Span], data: bytes, inserted: int, *, byte_level: bool) -> list[Span]:
-    """The bytes of each character of a piece: its own where the alphabet spells a character byte by byte."""
-    places = list(whole)
-    places[:inserted] = [(low, low) for low, _ in whole[:inserted]]
-    at = inserted
-    while byte_level and at < len(piece):
-        stop = at + 1
-        while stop < len(piece) and whole[stop] == whole[at]:
-            stop += 1
-        low, high = whole[at]
-        if bytes(BYTES.get(letter, 0) for letter in piece[at:stop]) == data[low:high]:
-            places[at:stop] = [(i, i + 1) for i in range(low, high)]
-        at = stop
-    return places
+def _words(spelled: RawEncoding) -> Iterator[tuple[int, list[int], list[Span]]]:
+    """The number of each piece, and the ids and character offsets of its bytes."""
+    for a, b in pairwise(np.flatnonzero(np.diff(spelled.words, prepend=-1, append=-1)).tolist()):
+        yield int(spelled.words[a]), spelled.ids[a:b].tolist(), [(s, e) for s, e in spelled.offsets[a:b].tolist()]
+
+
+def _is_added(ids: list[int], places: list[Span], bytelike: set[str]) -> bool:
+    """Whether a piece of the speller is an added token; one that is spelled like a byte has that one's id."""
+    content = f"<0x{ids[0]:02X}>"
+    alone = len(ids) == 1 and content in bytelike
+    return ids[0] >= 256 or (alone and (ids[0] >= 0x80 or places[0][1] - places[0][0] >= len(content)))
+
+
+def _give_own_bytes(words: list[_Word], data: bytes) -> None:
+    """Where the alphabet spells a character byte by byte, each letter gets its own, also if a piece ends inside; in
+    place."""
+    letters = [(word, at) for word in words for at in range(word.inserted, len(word.piece))]
+    for (low, high), group in groupby(letters, key=lambda letter: letter[0].characters[letter[1]]):
+        same = list(group)
+        if bytes(BYTES.get(word.piece[at], 0) for word, at in same) == data[low:high]:
+            for place, (word, at) in enumerate(same, low):
+                word.characters[at] = (place, place + 1)
 
 
 def _inserted(

@@ -123,8 +123,11 @@ def _empty_lone_prefixes(
 
 
 def spells_prefix(source: bytes, spelling: Spelling, normalize: Callable[[str], str]) -> bool:
-    """Whether a piece spelled as a lone prefix comes from these bytes: a space, or what is normalized to one."""
-    return source in (spelling.inserted, spelling.space.encode()) or normalize(source.decode()) == normalize(" ")
+    """Whether a piece spelled as a lone prefix comes from these bytes: the same text, or what is normalized to it."""
+    if source == spelling.inserted:
+        return True
+    space = spelling.inserted == b" "
+    return space and (source == spelling.space.encode() or normalize(source.decode()) == normalize(" "))
 
 
 def _inserted(spelled: bytes, spelling: Spelling) -> int:

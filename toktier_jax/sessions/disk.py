@@ -76,8 +76,11 @@ class Disk:
             connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
             connection.execute(f"PRAGMA journal_size_limit = {LOG_PAGES * 4096}")
             connection.execute("PRAGMA cell_size_check = ON")
-            # At once, so that nobody sees tables without their version; fails where nothing can be written
-            connection.executescript(f"BEGIN IMMEDIATE; {rows.SCHEMA}; PRAGMA user_version = {VERSION}; COMMIT")
+            # At once, so that nobody sees tables without their version
+            own = "SELECT count(*) FROM sqlite_master WHERE name IN ('sessions', 'rows', 'links', 'links_by_row')"
+            there = version == VERSION and connection.execute(own).fetchone() == (4,)
+            make = "" if there else f"{rows.SCHEMA}; PRAGMA user_version = {VERSION};"
+            connection.executescript(f"BEGIN IMMEDIATE; {make} COMMIT")  # fails where nothing can be written
         except BaseException:
             connection.close()
             raise

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
 from toktier_jax.sessions.content import ContentIndex
-from toktier_jax.sessions.session import Entry
+from toktier_jax.sessions.session import Entry, Pin
 
 
 class Memory:
     """Entries with their sizes. Thread-safe; no method waits for an entry's lock.
 
-    entries    by name, or by number where a text has no name; read it with `lock` held
-    bytes      of all entries, about
-    abandoned  entries that had a handle which was dropped, one for each; appended to without the lock
+    entries  by name, or by number where a text has no name; read it with `lock` held
+    bytes    of all entries, about
     """
 
     def __init__(self, ttl: float, max_bytes: int, count: Callable[[str], object]) -> None:
@@ -28,25 +26,25 @@ class Memory:
         self.lock = threading.Lock()
         self.entries: dict[str | int, Entry] = {}
         self.bytes = 0
-        self.abandoned: deque[Entry] = deque()
         self.content = ContentIndex()
         self._swept = time.monotonic()
 
-    def find(self, name: str | int, handles: int = 0) -> Entry | None:
-        """The entry, used now, with so many handles more."""
+    def find(self, name: str | int, pin: Pin | None = None) -> Entry | None:
+        """The entry, used now, and held by `pin`."""
         self._sweep()
         with self.lock:
-            entry = self.entries.get(name)
+            entry = self._present(name)
             if entry is not None:
-                entry.handles += handles
+                _hold(entry, pin)
                 entry.used = time.monotonic()
             return entry
 
-    def put(self, entry: Entry, size: int, handles: int = 0) -> Entry:
-        """Takes in an entry of `size` bytes, unless one of its name is there: returns what is there."""
+    def put(self, entry: Entry, size: int, pin: Pin | None = None) -> Entry:
+        """Takes in an entry of `size` bytes, unless one of its name is there: returns what is there, held by `pin`."""
         with self.lock:
+            self._present(entry.key)
             found = self.entries.setdefault(entry.key, entry)
-            found.handles += handles
+            _hold(found, pin)
             if found is entry:
                 entry.size = size
                 self.bytes += size
@@ -75,17 +73,21 @@ class Memory:
         if self.bytes <= self._max_bytes:
             return
         with self.lock:
-            self.settle()
-            idle = sorted((each for each in self.entries.values() if not each.handles), key=lambda each: each.used)
+            idle = sorted((each for each in self.entries.values() if not each.pins), key=lambda each: each.used)
             for entry in idle:
                 if self.bytes <= self._max_bytes:
                     break
                 self._drop(entry, "evicted")
 
-    def settle(self) -> None:
-        """Counts the handles that were dropped. With the lock held."""
-        while self.abandoned:
-            self.abandoned.popleft().handles -= 1
+    def _present(self, name: str | int) -> Entry | None:
+        """The entry of that name; one that was deleted, and is here because that was interrupted, leaves."""
+        entry = self.entries.get(name)
+        if entry is not None and entry.deleted:
+            del self.entries[name]
+            self.bytes -= entry.size
+            self.content.remove(entry)
+            return None
+        return entry
 
     def _sweep(self) -> None:
         """Sessions that nobody has used for `ttl` leave."""
@@ -94,9 +96,8 @@ class Memory:
             return
         with self.lock:
             self._swept = now
-            self.settle()
             for entry in list(self.entries.values()):
-                if not entry.handles and now - entry.used > self._ttl:
+                if not entry.pins and now - entry.used > self._ttl:
                     self._drop(entry, "expired")
 
     def _drop(self, entry: Entry, why: str) -> None:
@@ -104,3 +105,8 @@ class Memory:
         self.bytes -= entry.size
         self._count(why)
         self.content.remove(entry)
+
+
+def _hold(entry: Entry, pin: Pin | None) -> None:
+    if pin is not None:
+        entry.pins.add(pin)

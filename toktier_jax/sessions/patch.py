@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from toktier_jax.errors import InputError
+
 
 @dataclass(frozen=True, eq=False)
 class Patch:
@@ -25,6 +27,11 @@ class Patch:
     revision: int
 
     def apply(self, old: np.ndarray) -> np.ndarray:
-        """The new ids, int32, made of the old ones."""
-        old = np.asarray(old, np.int32)
+        """The new ids, int32, made of the old ones. Raises InputError for what cannot be those."""
+        old = np.asarray(old)
+        if old.ndim != 1 or (old.size and old.dtype.kind not in "iu") or len(old) < self.keep + self.tail:
+            raise InputError(
+                f"apply takes the ids before this change, at least {self.keep + self.tail}, not {old.dtype} {old.shape}"
+            )
+        old = old.astype(np.int32)
         return np.concatenate([old[: self.keep], self.ids, old[len(old) - self.tail :]])

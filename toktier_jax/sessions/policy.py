@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
+
+from toktier_jax.errors import InputError
 
 Where = Literal["reference", "host", "device"]
 
@@ -20,6 +22,15 @@ class Policy:
     reference_below: int = 0
     cold_device_from: int | None = None
     append_device_from: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raises InputError for what is no size."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.default is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InputError(f"Policy: {field.name} must be a number of bytes, not {value!r}")
 
     def cold(self, size: int, accelerator: bool) -> Where:
         """For a whole text."""

@@ -19,16 +19,24 @@ from toktier_jax.sessions.record import Record, flagged
 from toktier_jax.sessions.repair import repair
 
 
+class Pin:
+    """Keeps an entry in memory for as long as someone holds it: a handle does."""
+
+    __slots__ = ("__weakref__",)
+
+
 @dataclass(eq=False)
 class Entry:
-    """A record in memory, and what the store knows of it. `lock` guards everything but `handles` and `used`."""
+    """A record in memory, and what the store knows of it. `lock` guards everything but `pins` and `used`."""
 
     key: str | int
     """The name, or the number of a text without one."""
     record: Record
     lock: threading.RLock = field(default_factory=threading.RLock)
     counts: Counter[str] = field(default_factory=Counter)
-    handles: int = 0
+    pins: weakref.WeakSet[Pin] = field(default_factory=weakref.WeakSet)
+    copies: weakref.WeakSet[Entry] = field(default_factory=weakref.WeakSet)
+    """Entries that began as copies of this one: what is wrong here can be wrong there."""
     used: float = field(default_factory=time.monotonic)
     deleted: bool = False
     stale: bool = False
@@ -56,24 +64,23 @@ class Host(Protocol):
     def begin(self, entry: Entry) -> Record: ...
     def commit(self, entry: Entry, record: Record) -> None: ...
     def observed(self, entry: Entry, changes: Counter[str], seconds: float, kept: int) -> None: ...
+    def confirm(self, entry: Entry) -> None: ...
     def fork(self, entry: Entry, name: str) -> Session: ...
-    def release(self, entry: Entry) -> None: ...
-    def abandoned(self, entry: Entry) -> None: ...
+    def release(self, entry: Entry, pin: Pin) -> None: ...
 
 
 class Session:
     """A text and its ids, kept equal to a full encode less the template ids after the text. Thread-safe.
 
-    Every method raises ClosedSession after `close` and UnknownSession where the session was deleted.
+    Every method raises ClosedSession after `close` and UnknownSession where the session was deleted. A handle that is
+    dropped is as good as closed.
     """
 
-    def __init__(self, host: Host, entry: Entry) -> None:
+    def __init__(self, host: Host, entry: Entry, pin: Pin) -> None:
         """Use `SessionStore.open` or `get`."""
         self._host = host
         self._entry = entry
-        self._closed = False
-        self._finalizer = weakref.finalize(self, host.abandoned, entry)  # a handle that is dropped is as good as closed
-        self._finalizer.atexit = False
+        self._pin: Pin | None = pin
 
     @property
     def name(self) -> str:
@@ -94,8 +101,7 @@ class Session:
 
     def update(self, text: str) -> Patch:
         """Makes the text this one, by what it does not have in common with it at its start and its end."""
-        if not isinstance(text, str):
-            text = _checked(text)
+        text = str.__str__(text) if isinstance(text, str) else _checked(text)
         with self._entry.lock:
             old = self._current().text
             start = old.common_prefix(text)
@@ -125,6 +131,7 @@ class Session:
         began = time.perf_counter()
         entry, host = self._entry, self._host
         if start == stop and not text:
+            host.confirm(entry)
             empty = np.zeros(0, np.int32)
             return Patch(entry.record.count, empty, 0, entry.record.revision)
         record = host.begin(entry)
@@ -220,10 +227,9 @@ class Session:
     def close(self) -> None:
         """Ends the handle, not the record."""
         with self._entry.lock:
-            if not self._closed:
-                self._closed = True
-                self._finalizer.detach()
-                self._host.release(self._entry)
+            pin, self._pin = self._pin, None
+            if pin is not None:
+                self._host.release(self._entry, pin)
 
     def __enter__(self) -> Session:
         return self
@@ -234,7 +240,7 @@ class Session:
     def _current(self) -> Record:
         """The record, with its lock held."""
         self._host.check_open()
-        if self._closed:
+        if self._pin is None:
             raise ClosedSession(f"session {self._entry.name!r}: this handle was closed; open it again")
         if self._entry.deleted:
             raise UnknownSession(f"session {self._entry.name!r} was deleted")
@@ -264,13 +270,13 @@ def _checked(text: Any, start: int = 0) -> str:
     which it begins in what the caller passed."""
     if isinstance(text, str):
         try:
-            text.encode()
+            str.encode(text)
         except UnicodeEncodeError as error:
             raise InputError(
                 f"text holds the lone surrogate U+{ord(text[error.start]):04X} at character {start + error.start}, "
                 "which is no character; nothing was changed"
             ) from error
-        return text
+        return str.__str__(text)  # whatever its class shows
     if isinstance(text, bytes | bytearray):
         try:
             return bytes(text).decode()

@@ -88,8 +88,11 @@ class ShadowVerifier:
 
     def offer(self, entry: Entry) -> None:
         """Maybe verifies what the entry holds now. Called with the entry's lock held."""
-        if self._rate <= 0 or self._draw.random() >= self._rate:
-            return
+        if self._rate > 0 and self._draw.random() < self._rate:
+            self.verify(entry)
+
+    def verify(self, entry: Entry) -> None:
+        """Verifies what the entry holds now, unless too many wait."""
         with self._lock:
             if self._closed or self._queue.full():
                 self._counts["dropped"] += 1

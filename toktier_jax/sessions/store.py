@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from toktier_jax.errors import ClosedSession, InputError, RevisionConflict, SessionError, UnknownSession
 from toktier_jax.sessions.disk import Disk
 from toktier_jax.sessions.engine import Engine, completed, is_engine
 from toktier_jax.sessions.memory import Memory
 from toktier_jax.sessions.policy import Policy
 from toktier_jax.sessions.record import Record, flagged
-from toktier_jax.sessions.session import Entry, Session, _checked, encode_record
+from toktier_jax.sessions.session import Entry, Pin, Session, _checked, encode_record
 from toktier_jax.sessions.shadow import Mismatch, ShadowVerifier
 
 ATTEMPTS = 10
@@ -50,13 +52,17 @@ class SessionStore:
     ) -> None:
         """`quarantine`: a directory for reproductions of mismatches; `on_mismatch` is called with each.
 
-        Raises InputError where `tok` is neither or a number is out of range, UnsupportedError for a tokenizer with
+        Raises InputError where an argument is of another type or out of range, UnsupportedError for a tokenizer with
         truncation or padding, SessionError where `path` cannot be used.
         """
-        if not (ttl >= 0 and max_bytes >= 0 and 0 <= shadow <= 1):
-            raise InputError(
-                f"ttl={ttl!r} and max_bytes={max_bytes!r} must not be negative, shadow={shadow!r} not outside 0 to 1"
-            )
+        _check_number("ttl", ttl, float("inf"))
+        _check_number("max_bytes", max_bytes, float("inf"))
+        _check_number("shadow", shadow, 1)
+        path, quarantine = _check_folder("path", path), _check_folder("quarantine", quarantine)
+        if not isinstance(policy, Policy | None):
+            raise InputError(f"policy must be a Policy or None, not {policy!r}")
+        if on_mismatch is not None and not callable(on_mismatch):
+            raise InputError(f"on_mismatch must be a function of a Mismatch or None, not {on_mismatch!r}")
         self.engine: Engine = completed(tok) if is_engine(tok) else _engine(tok, policy or Policy())
         self._memory = Memory(ttl, max_bytes, self._count)
         self._lock = threading.Lock()
@@ -75,15 +81,16 @@ class SessionStore:
         """The session of that name, made if it is new. `text`: what its text shall be."""
         self.check_open()
         name = _check_name(name)
-        entry = self._find(name)
+        pin = Pin()
+        entry = self._find(name, pin)
         if entry is None:
             made = self._add(name, *encode_record(self.engine, "" if text is None else _checked(text)))
             if made is not None:
                 return made
-            entry = self._find(name)  # another thread was faster
+            entry = self._find(name, pin)  # another thread was faster
             if entry is None:
                 raise UnknownSession(f"session {name!r} was deleted while it was opened")
-        session = Session(self, entry)
+        session = Session(self, entry, pin)
         if text is not None:
             try:
                 session.update(text)
@@ -96,10 +103,11 @@ class SessionStore:
         """The session of that name. Raises UnknownSession."""
         self.check_open()
         name = _check_name(name)
-        entry = self._find(name)
+        pin = Pin()
+        entry = self._find(name, pin)
         if entry is None:
             raise UnknownSession(f"there is no session {name!r}")
-        return Session(self, entry)
+        return Session(self, entry, pin)
 
     def list(self) -> list[str]:
         """Names, in order; on disk those of this tokenizer alone."""
@@ -107,7 +115,8 @@ class SessionStore:
         if self._disk:
             return self._disk.names()
         with self._memory.lock:
-            return sorted(key for key in self._memory.entries if isinstance(key, str))
+            named = (each for each in self._memory.entries.values() if isinstance(each.key, str))
+            return sorted(each.name for each in named if not each.deleted)
 
     def delete(self, name: str) -> None:
         """Forgets a session, here and on disk; its handles raise UnknownSession from now on. Raises UnknownSession."""
@@ -142,9 +151,10 @@ class SessionStore:
             if record is not None:
                 with self._lock:
                     self._counts["content hits"] += 1
-                entry = Entry(key, record, opened=f"as a copy of {source.name!r}")
-                entry.handles = 1
-                session = Session(self, entry)
+                entry, pin = Entry(key, record, opened=f"as a copy of {source.name!r}"), Pin()
+                entry.pins.add(pin)
+                source.copies.add(entry)
+                session = Session(self, entry, pin)
                 session.update(text)
                 self._supersede(source, entry)
                 return session
@@ -157,13 +167,12 @@ class SessionStore:
     def stats(self) -> dict[str, Any]:
         """Counters since the store was opened, and what it holds."""
         with self._memory.lock:
-            self._memory.settle()
             entries, held = list(self._memory.entries.values()), self._memory.bytes
         with self._lock:
             counts, changes, seconds = dict(self._counts), dict(self._changes), self._seconds
         return {
             "sessions": len(entries),
-            "handles": sum(entry.handles for entry in entries),
+            "handles": sum(len(entry.pins) for entry in entries),
             "bytes": held,
             "changes": changes,
             "seconds": seconds,
@@ -202,12 +211,22 @@ class SessionStore:
         if self._disk and isinstance(entry.key, str):
             try:
                 entry.stored = self._disk.save(entry.key, record, entry.stored)
-            except RevisionConflict:
-                entry.stale = True
-                self._count("conflicts")
+                entry.record = record
+            except BaseException as error:
+                conflict = isinstance(error, RevisionConflict)
+                entry.stale = conflict or not isinstance(error, SessionError)  # interrupted: it may be written, or not
+                if conflict:
+                    self._count("conflicts")
                 raise
         entry.record = record
         entry.ids = lambda: None
+
+    def confirm(self, entry: Entry) -> None:
+        """For a change of nothing. Raises RevisionConflict as a change does."""
+        if isinstance(entry.key, str) and not self._is_stored(entry):
+            entry.stale = True
+            self._count("conflicts")
+            raise RevisionConflict(f"session {entry.name!r} was changed by another process; read it again")
 
     def observed(self, entry: Entry, changes: Counter[str], seconds: float, kept: int) -> None:
         """After a change that left the first `kept` characters: counters, memory, and the verifier."""
@@ -233,20 +252,16 @@ class SessionStore:
 
     def fork(self, entry: Entry, name: str) -> Session:
         name = _check_name(name)
-        if self._find(name, handles=0, wait=False) is not None:  # as this session's lock is held
+        if self._find(name, wait=False) is not None:  # as this session's lock is held
             raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
         made = self._add(name, entry.record.copy(), f"as a fork of {entry.name!r}", parent=entry)
         if made is None:
             raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
         return made
 
-    def abandoned(self, entry: Entry) -> None:
-        """A handle was dropped and never closed. The garbage collector calls this anywhere: no lock is taken."""
-        self._memory.abandoned.append(entry)
-
-    def release(self, entry: Entry, handles: int = 1) -> None:
+    def release(self, entry: Entry, pin: Pin) -> None:
         with self._memory.lock:
-            entry.handles -= handles
+            entry.pins.discard(pin)
             entry.used = time.monotonic()
 
     # ---- inside ----
@@ -255,23 +270,18 @@ class SessionStore:
         with self._lock:
             self._counts[what] += 1
 
-    def _find(self, name: str, handles: int = 1, *, wait: bool = True) -> Entry | None:
-        """The entry, from memory or from disk, with so many handles more. Unless `wait`, one that is being changed is
-        returned as it is."""
-        entry = self._memory.find(name, handles)
-        if entry is not None:
-            try:
-                if self._is_there(entry, wait=wait):
-                    return entry
-            except BaseException:
-                self.release(entry, handles)
-                raise
+    def _find(self, name: str, pin: Pin | None = None, *, wait: bool = True) -> Entry | None:
+        """The entry, from memory or from disk, held by `pin`. Unless `wait`, one that is being changed is returned as
+        it is."""
+        entry = self._memory.find(name, pin)
+        if entry is not None and self._is_there(entry, wait=wait):
+            return entry
         loaded = self._disk.load(name) if self._disk else None
         if loaded is None:
             return None
         record, stored = loaded
         fresh = Entry(name, record, stored=stored)
-        entry = self._memory.put(fresh, record.bytes_held, handles)
+        entry = self._memory.put(fresh, record.bytes_held, pin)
         if entry is fresh:
             self._count("loaded")
         self._memory.content.add(entry)
@@ -300,9 +310,9 @@ class SessionStore:
 
     def _add(self, name: str | int, record: Record, opened: str, parent: Entry | None = None) -> Session | None:
         """A handle on a new session; None where the name was taken meanwhile."""
-        entry = Entry(name, record, opened=opened, handles=1)
+        entry, pin = Entry(name, record, opened=opened), Pin()
         with entry.lock:
-            if self._memory.put(entry, record.bytes_held if parent is None else 2048) is not entry:
+            if self._memory.put(entry, record.bytes_held if parent is None else 2048, pin) is not entry:
                 return None
             if self._disk and isinstance(name, str):
                 try:
@@ -316,27 +326,28 @@ class SessionStore:
         if parent is None:
             self._memory.content.add(entry)
             self._memory.make_room()
-        return Session(self, entry)
+        else:
+            parent.copies.add(entry)
+        return Session(self, entry, pin)
 
     def _supersede(self, source: Entry, entry: Entry) -> None:
         """Keeps a nameless text; the nameless one that it continues is of no more use."""
-        if isinstance(source.key, int) and source.handles == 0 and entry.record.resume >= source.record.resume:
+        if isinstance(source.key, int) and not source.pins and entry.record.resume >= source.record.resume:
             self._memory.forget(source)
         self._memory.put(entry, entry.record.bytes_held)
         self._memory.content.add(entry)
         self._memory.make_room()
 
     def _distrust(self, entry: Entry, reason: str) -> None:
-        """The session goes on by the reference, also where it left memory since and came back."""
-        stored = self._disk is not None and isinstance(entry.key, str)
-        now = self._find(entry.name) if stored else self._memory.find(entry.key, 1)
-        if now is None:
-            return
-        try:
-            if now is entry or (stored and now.stored.id == entry.stored.id):
-                self._go_on_by_reference(now, reason)
-        finally:
-            self.release(now)
+        """The session goes on by the reference, also where it left memory since and came back; those that began as
+        copies of it, and are in memory, are verified."""
+        stored, pin = self._disk is not None and isinstance(entry.key, str), Pin()
+        now = self._find(entry.name, pin) if stored else self._memory.find(entry.key, pin)
+        if now is not None and (now is entry or (stored and now.stored.id == entry.stored.id)):
+            self._go_on_by_reference(now, reason)
+        for each in (entry, now):
+            for copy in list(each.copies) if each is not None else ():
+                self._verifier.verify(copy)
 
     def _go_on_by_reference(self, entry: Entry, reason: str) -> None:
         with entry.lock:
@@ -373,6 +384,20 @@ def _engine(tok: Any, policy: Policy) -> Engine:
     if not isinstance(tok, Tokenizer):
         raise InputError(f"sessions need a Tokenizer or an Engine, not {type(tok).__name__}")
     return TokenizerEngine(tok, policy)
+
+
+def _check_number(name: str, value: Any, most: float) -> None:
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not 0 <= value <= most:
+        raise InputError(f"{name} must be a number from 0{f' to {most}' if most == 1 else ''}, not {value!r}")
+
+
+def _check_folder(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in os.fspath(value):
+        raise InputError(f"{name} must be a directory's path or None, not {value!r}")
+    return value
 
 
 def _check_name(name: Any) -> str:

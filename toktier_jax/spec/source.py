@@ -89,9 +89,9 @@ def from_bytes(data: bytes, name: str = "tokenizer.json", chat: ChatFiles | None
 def from_file(path: str | os.PathLike[str]) -> Source:
     """The tokenizer in the file at `path`, with the chat files beside a tokenizer.json or tekken.json."""
     path = Path(path)
-    if path.is_dir():
-        raise SpecError(f"{path} is a directory; use from_pretrained for directories")
     try:
+        if path.is_dir():
+            raise SpecError(f"{path} is a directory; use from_pretrained for directories")
         with path.open("rb") as file:
             if file.read(4) == MAGIC:
                 data = MAGIC + _read_gguf(file, str(path))
@@ -137,9 +137,16 @@ def from_hub(name: str) -> Source:
     return from_directory(path)
 
 
+def _is_directory(name: str | os.PathLike[str]) -> bool:
+    try:
+        return Path(name).is_dir()
+    except OSError:  # a name that no file can have
+        return False
+
+
 def from_pretrained(name: str | os.PathLike[str]) -> Source:
     """A local directory, else a hub id."""
-    if Path(name).is_dir():
+    if _is_directory(name):
         return from_directory(name)
     if not isinstance(name, str) or Path(name).exists():
         raise SpecError(f"{os.fspath(name)!r} is not a directory; use from_file for files")
