@@ -91,6 +91,11 @@ class Vocabulary:
         return frozenset(string[0] for string in self.by_bytes if len(string) == 1)
 
     @cached_property
+    def known(self) -> np.ndarray:
+        """bool [V]: ids that stand for something, bytes or a special token; no other is ever drawn."""
+        return np.array([bool(s) or id in self.special for id, s in enumerate(self.strings)], bool)
+
+    @cached_property
     def end_ids(self) -> tuple[int, ...]:
         """Special tokens that end a text, by their names; where none has such a name, all special tokens."""
         found = {id for literal, id in self.literals.items() if literal.decode() in END_MARKS and id in self.special}
