@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from safetensors.numpy import save_file
 
 from toktier_jax import models
 from toktier_jax.errors import InputError, SpecError, UnsupportedError
+from toktier_jax.models import huggingface
 
 from . import tiny, tiny_gguf
 
@@ -45,6 +47,36 @@ def test_shards_are_the_same_model(tmp_path: Path) -> None:
         np.testing.assert_array_equal(a, b)
     (directory / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(SpecError, match=r"00002-of-00002\.safetensors \(listed in .*\) does not exist"):
+        models.load(directory)
+
+
+def test_a_damaged_shard_leaves_no_other_one_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, opened = tiny.write("llama", tmp_path), []
+
+    class Watched(contextlib.ExitStack):
+        """A handle that notes whether it was closed."""
+
+        def __init__(self, file: Path) -> None:
+            super().__init__()
+            self.handle, self.closed = self.enter_context(open_file(file)), False
+            self.callback(lambda: setattr(self, "closed", True))
+            opened.append(self)
+
+        def keys(self) -> list[str]:
+            return self.handle.keys()
+
+    open_file = huggingface._open_safetensors
+    monkeypatch.setattr(huggingface, "_open_safetensors", Watched)
+    names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    (directory / "model.safetensors").rename(directory / names[0])
+    (directory / names[1]).write_bytes(b"1234567890")
+    index = directory / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": names[0], "b": names[1]}}))
+    with pytest.raises(SpecError, match=f"{names[1]}: not a readable safetensors file"):
+        models.load(directory)
+    assert [handle.closed for handle in opened] == [True]
+    index.write_text(json.dumps({"weight_map": names}))
+    with pytest.raises(SpecError, match="weight_map must give a file for each weight"):
         models.load(directory)
 
 

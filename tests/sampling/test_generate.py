@@ -304,26 +304,6 @@ def test_stop_strings_are_found_over_bytes_and_cut(tok: Any, lm: Any) -> None:
     assert len(out.ids) < len(whole.ids)
 
 
-def test_the_automaton_of_stop_strings_finds_what_a_search_finds() -> None:
-    rng = random.Random(0)
-    for _ in range(100):
-        given = stops.check_stops(
-            [bytes(rng.choices(b"ab\xe4", k=rng.randint(1, 4))) for _ in range(rng.randint(1, 5))]
-        )
-        table, data, state = stops.automaton(given), b"", 0
-        while not table[state, 256] and len(data) < 30:
-            assert given.find(data) is None
-            data += bytes(rng.choices(b"abc\xe4"))
-            state = table[state, data[-1]]
-        assert (given.find(data) is not None) == bool(table[state, 256])
-
-
-def test_a_long_stop_string_takes_no_time() -> None:
-    began = time.process_time()
-    stops.automaton(stops.check_stops(["ab" * 1000, "x" * 2000]))
-    assert time.process_time() - began < 2
-
-
 def test_stop_ids_end_the_text_and_are_no_part_of_it(tok: Any) -> None:
     end = tok.reference.token_to_id("<|end|>")
     lm = HashModel(tok, favour=(b"it's", end))
@@ -340,6 +320,21 @@ def test_logprobs_are_the_models(tok: Any, lm: Any) -> None:
     assert [id for id, _ in out.logprobs[0].top] == np.argsort(-row)[:4].tolist()
 
 
+def test_what_is_recorded_is_no_longer_than_the_context(tok: Any) -> None:
+    from toktier_jax.sampling.prepare import prepare
+    from toktier_jax.sampling.request import Request
+
+    lm = small.model(tok.vocab_size, context=48)
+    options: dict[str, Any] = {"logprobs": 3, "temperature": 0, "stop_ids": ()}
+    assert prepare(Request(lm, tok, "it's", max_tokens=1 << 24, **options)).size == 64
+    for boundary in BOUNDARIES:
+        ours, theirs = (
+            sampling.generate(lm, tok, "it's", boundary=boundary, max_tokens=most, **options) for most in (1 << 24, 48)
+        )
+        assert ours == theirs
+        assert len(ours.boundary.kept) + len(ours.ids) == 49
+
+
 def test_columns_without_a_token_are_never_drawn(tok: Any, lm: Any) -> None:
     assert lm.vocab_size > tok.vocab_size
     outs = sampling.generate(lm, tok, ["a"] * 32, max_tokens=16, boundary="none", temperature=50.0, stop_ids=())
@@ -354,6 +349,37 @@ def test_a_stream_is_the_completion_in_whole_characters(tok: Any, lm: Any) -> No
         assert sum((event.ids for event in events), ()) == whole.ids
         assert events[-1].completion == whole
         assert [event.finish_reason for event in events[:-1]] == [None] * (len(events) - 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"top_p": 2.0}, InputError, "top_p=2"),
+        ({"stop": ""}, InputError, "empty stop string"),
+        ({"no_such_option": 1}, InputError, r"stream\(\) got an unexpected keyword argument 'no_such_option'"),
+        ({"prompt": b"a\xff"}, InputError, "UTF-8 at byte 1"),
+        ({"prompt": "x " * 400}, InputError, "context 256"),
+        ({"logprobs": 1000}, InputError, "logprobs=1000"),
+        ({"reuse": True}, CapacityError, "prefix cache has 8 slots"),
+    ],
+)
+def test_a_stream_checks_its_arguments_when_it_is_called(
+    tok: Any, lm: Any, options: dict, error: type[Exception], message: str
+) -> None:
+    if "reuse" in options:
+        options = {"reuse": sampling.PrefixCache(lm, 8)}
+    with pytest.raises(error, match=message):
+        sampling.stream(lm, tok, **{"prompt": "it's", **options})
+
+
+def test_a_stream_that_nobody_reads_calls_no_model(tok: Any) -> None:
+    class Never(HashModel):
+        def apply(self, *inputs: Any) -> Any:
+            raise AssertionError("called")
+
+    events = sampling.stream(Never(tok), tok, "it's")
+    with pytest.raises(AssertionError, match="called"):
+        next(events)
 
 
 def test_an_event_costs_the_same_however_long_the_text_is(tok: Any, lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:

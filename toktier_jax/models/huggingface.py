@@ -63,14 +63,15 @@ class SafetensorsWeights:
         self.where = str(path)
         self._gemma, self._gpt2 = family == "gemma3_text", family == "gpt2"
         self._third = config.width
-        self._open = contextlib.ExitStack()
         self._files: dict[str, tuple[Any, str]] = {}  # name without prefix -> open file, full name
-        for file in _shards(path):
-            handle = self._open.enter_context(_open_safetensors(file))
-            for name in handle.keys():  # noqa: SIM118 - not a mapping
-                short = name.removeprefix("transformer." if self._gpt2 else "model.")
-                if not _ignored(short, config.tied):
-                    self._files[short] = (handle, name)
+        with contextlib.ExitStack() as opened:  # closes the shards before one that cannot be read
+            for file in _shards(path):
+                handle = opened.enter_context(_open_safetensors(file))
+                for name in handle.keys():  # noqa: SIM118 - not a mapping
+                    short = name.removeprefix("transformer." if self._gpt2 else "model.")
+                    if not _ignored(short, config.tied):
+                        self._files[short] = (handle, name)
+            self._open = opened.pop_all()
         self.names = frozenset(self._files)
 
     def __enter__(self) -> SafetensorsWeights:
@@ -117,6 +118,8 @@ def _shards(path: Path) -> list[Path]:
     index, whole = path / "model.safetensors.index.json", path / "model.safetensors"
     if index.exists():
         weight_map = need(_read_json(index), "weight_map", str(index))
+        if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+            raise SpecError(f"{index}: weight_map must give a file for each weight: the file is damaged")
         files = [path / name for name in sorted(set(weight_map.values()))]
     else:
         files = [whole]

@@ -23,11 +23,17 @@ class Constraint(Protocol):
     is a pytree of arrays of fixed shapes. Any other runs on the host, step by step, with numpy arrays.
     """
 
-    def init(self) -> Any: ...
+    def init(self) -> Any:
+        """The state of all rows at the prompt's end."""
+        ...
 
-    def mask(self, state: Any) -> Any: ...  # bool [B, V], V the model's vocab_size
+    def mask(self, state: Any) -> Any:
+        """bool [B, V]: the tokens that each row may go on with; V is the model's vocab_size."""
+        ...
 
-    def advance(self, state: Any, token: Any) -> Any: ...  # int32 [B]; a row whose token is -1 stays as it is
+    def advance(self, state: Any, token: Any) -> Any:
+        """The state after one token a row, int32 [B]; a row whose token is -1 stays as it is."""
+        ...
 
 
 def is_pure(constraint: Constraint) -> bool:

@@ -22,7 +22,7 @@ from toktier_jax.sampling.canonical import Canonical
 from toktier_jax.sampling.characters import unfinished
 from toktier_jax.sampling.merges import merges_of
 from toktier_jax.sampling.splits import Open, Splitter
-from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, vocabulary_of
+from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, decoder_types, vocabulary_of
 from toktier_jax.spec import types
 
 _CACHED = 256
@@ -212,6 +212,8 @@ def cover_rules(tok: TokenizerLike) -> CoverRules:
                 raise UnsupportedError(
                     f'boundary="exact" with the normalizer {type(step).__name__}; use boundary="heal"'
                 )
+        if "WordPiece" in decoder_types(spec):
+            raise UnsupportedError('boundary="exact" with the decoder WordPiece; use boundary="heal"')
         for step in spec.pre_tokenizers:
             if isinstance(step, types.Metaspace) or getattr(step, "add_prefix_space", False):
                 raise UnsupportedError('boundary="exact" with a prefix before the text; use boundary="heal"')

@@ -12,16 +12,24 @@ from toktier_jax.sampling.covers import Covers, cover_rules
 from toktier_jax.sampling.prompt import NO_CONTEXT, Context, read_prompts, utf8
 from toktier_jax.sampling.request import check_number, divisor
 from toktier_jax.sampling.tree import plant
-from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, check_model, padded, vocabulary_of
+from toktier_jax.sampling.vocabulary import TokenizerLike, check_model, padded, vocabulary_of
 
 END = 256
 """The index of the end of text: every special token, whole."""
 
 
 def next_byte_distribution(lm: Any, tok: TokenizerLike, prompt: Any, *, context_start: int | None = None) -> np.ndarray:
-    """float64 [257]: what the text that begins with `prompt` goes on with: 256 bytes and its end (any special token).
+    """Probabilities of what follows in texts that begin with `prompt`: np.float64 [257], its sum 1.
 
-    `prompt`: str, bytes or ids. The weights of all covers are the model's own, normalized once.
+    Element b is that of the byte b, element 256 that of the text's end (any special token, whole). The covers C+ of the
+    prompt (arXiv 2506.14123) have the model's own weights at temperature 1, normalized once.
+
+    prompt         one text as str or bytes (it may end inside a character), or a list of ids
+    context_start  an id that every context begins with; needed where the tokenizer adds no BOS
+
+    Raises UnsupportedError, by name, for tokenizers that have no exact covers, and for ids that the tokenizer does not
+    give; InputError for a list of prompts, bytes that cannot become UTF-8 or that the vocabulary cannot spell, a text
+    without context, one longer than the model's context, a model that does not fit the tokenizer, and NaN logits.
     """
     walk = ByteWalk(lm, tok, prompt, context_start=context_start)
     return np.exp(walk.next())
@@ -37,10 +45,17 @@ def sample_bytes(
     seed: int = 0,
     context_start: int | None = None,
 ) -> bytes:
-    """Bytes past `prompt`, each drawn from the next-byte distribution, until the text ends or `max_bytes`.
+    """Bytes past `prompt`, each drawn from the next-byte distribution, until the text ends or there are `max_bytes`.
 
-    `temperature` acts on the model's conditionals, once; 0 takes the most probable byte at temperature 1, the least is
-    1e-6. Raises InputError for numbers that `generate` does not take either.
+    They may end inside a character. The same seed gives the same bytes.
+
+    max_bytes    from 0 on
+    temperature  acts on the model's conditionals, once; 0 takes the most probable byte at temperature 1, the least is
+                 1e-6
+    seed         a whole number of 64 bits
+    prompt, context_start  as in `next_byte_distribution`
+
+    Raises what `next_byte_distribution` raises, and InputError for numbers out of range.
     """
     check_number("max_bytes", max_bytes, (0, 1 << 24))
     check_number("temperature", temperature)
@@ -58,14 +73,27 @@ def sample_bytes(
 
 
 def prompt_logprob(lm: Any, tok: TokenizerLike, text: Any, *, context_start: int | None = None) -> float:
-    """log p of texts that begin with `text`, given BOS or `context_start`: the sum over its covers C."""
+    """log p, in nats, of the texts that begin with `text`, given BOS or `context_start`: the sum over its covers C.
+
+    `text` is str, bytes (it may end inside a character) or a list of ids, whose first is not scored if it is special.
+    An empty text has 0.0.
+
+    Raises what `next_byte_distribution` raises. InputError, too, where no first id is given: ids that begin with no
+    special token, or a tokenizer that adds no BOS, without `context_start`.
+    """
     return ByteWalk(lm, tok, text, context_start=context_start).logprob()
 
 
 def score(
     lm: Any, tok: TokenizerLike, prompt: Any, continuation: str | bytes, *, context_start: int | None = None
 ) -> float:
-    """log p(the text goes on with `continuation` | it begins with `prompt`), whatever the tokens at the boundary."""
+    """log p(the text goes on with `continuation` | it begins with `prompt`), in nats, whatever the boundary's tokens.
+
+    The difference of two `prompt_logprob`. `prompt` and `continuation` are str or bytes, which may be cut inside a
+    character: bytes are joined first.
+
+    Raises what `prompt_logprob` raises, and InputError for ids: a continuation begins at a byte.
+    """
     for what, text in (("prompt", prompt), ("continuation", continuation)):
         if not isinstance(text, str | bytes | bytearray):
             raise InputError(f"{what}: {type(text).__name__} is neither text nor bytes, which score needs")
@@ -95,10 +123,9 @@ class ByteWalk:
         self.text = self.context.text
         self.ids = self.context.ids
         special = bool(self.ids) and self.ids[0] in self.vocabulary.special
-        self.given = 1 if special or context_start is not None else 0
-        known = [bool(string) or id in self.vocabulary.special for id, string in enumerate(self.vocabulary.strings)]
-        self.known = padded(np.array(known, bool), lm.vocab_size, False)
-        self.tree = PathTree(lm, self.known, 2 * len(self.ids) + 128, temperature)
+        self.given = special or context_start is not None  # whether the first id is not scored
+        known = padded(self.vocabulary.known, lm.vocab_size, False)
+        self.tree = PathTree(lm, known, 2 * len(self.ids) + 128, temperature)
 
     def next(self) -> np.ndarray:
         """log of the next-byte distribution, float64 [257]."""
@@ -127,34 +154,25 @@ class ByteWalk:
     def logprob(self) -> float:
         """log of the covers' mass after the first id (BOS or `context_start`)."""
         covers = self.rules.covers(self.ids, self.text)
-        tree, first = plant(covers.trunk, covers.nodes), self._first()
-        trunk = tree.trunk
-        paths = [trunk[:end] for end in range(first, len(trunk))]
-        total = 0.0
-        for begin in range(0, len(paths), 64):  # float64 rows of the whole vocabulary: not all of them at once
-            rows = self.tree.logprobs(paths[begin : begin + 64])
-            total += sum(float(row[trunk[first + begin + k]]) for k, row in enumerate(rows))
+        if not self.given:
+            raise InputError(NO_CONTEXT)
+        total = self.tree.chain(plant(covers.trunk, covers.nodes).trunk)
         if not len(covers.leaves[0]):
             return total
         logprobs, ways = self._nodes(covers)
         nodes, tokens = covers.leaves
         return total + float(_logsumexp(ways[nodes] + _picked(logprobs, nodes, tokens)))
 
-    def _first(self) -> int:
-        """How many ids are given and not scored: BOS, `context_start`."""
-        if not self.given:
-            raise InputError(NO_CONTEXT)
-        return self.given
-
     def _nodes(self, covers: Covers) -> tuple[list[np.ndarray], np.ndarray]:
         """Log-probs after each node of the covers, and float64 of the way to it from what all nodes share."""
         tree = plant(covers.trunk, covers.nodes)
         if not tree.trunk:
             raise InputError(NO_CONTEXT)
-        flat = [(*tree.trunk, *tree.tokens[tree.path(node)].tolist()) for node in range(len(tree.tokens))]
-        rows = self.tree.logprobs(flat)
-        ways = np.zeros(len(flat))
-        for node in range(1, len(flat)):
+        paths = [tree.tokens[tree.path(node)].tolist() for node in range(len(tree.tokens))]
+        rows = self.tree.logprobs(paths, tree.trunk)
+        self.tree.forget()
+        ways = np.zeros(len(paths))
+        for node in range(1, len(paths)):
             parent = int(tree.parents[node])
             ways[node] = ways[parent] + rows[parent][tree.tokens[node]]
         return [rows[place] for place in tree.places], ways[tree.places]
@@ -177,6 +195,3 @@ def _picked(rows: list[np.ndarray], nodes: np.ndarray, tokens: np.ndarray) -> np
 def _logsumexp(values: np.ndarray) -> np.floating:
     top = values.max()
     return top + np.log(np.exp(values - top).sum())
-
-
-__all__ = ["END", "ByteWalk", "Vocabulary", "next_byte_distribution", "prompt_logprob", "sample_bytes", "score"]

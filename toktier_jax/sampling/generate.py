@@ -8,6 +8,7 @@ from typing import Any, Literal
 from toktier_jax.errors import InputError
 from toktier_jax.sampling.constraints import Constraint
 from toktier_jax.sampling.prefill import PrefixCache
+from toktier_jax.sampling.prepare import Prepared, prepare
 from toktier_jax.sampling.prompt import EXACT
 from toktier_jax.sampling.request import Request
 from toktier_jax.sampling.results import Event
@@ -36,8 +37,10 @@ def generate(
     stop_ids: Sequence[int] | None = None,
     reuse: PrefixCache | None = None,
 ) -> Any:
-    """A Completion of `prompt`, or a list of them for a list of prompts.
+    """A Completion of `prompt`, or a list of them for a list of prompts. All log-probs in it are in nats.
 
+    lm                  a Model: see docs/models.md
+    tok                 the Tokenizer that the model was trained with
     prompt              str, bytes (it may end inside a character), ids, or a list of these. Ids are taken as they are
                         unless `boundary` is given
     boundary            "exact": from the model's distribution over text that begins with the prompt; "heal": the last
@@ -45,36 +48,50 @@ def generate(
     max_tokens          tokens with bytes past the prompt
     temperature         0 is greedy (for "exact": the most probable cover at temperature 1); the least is 1e-6
     top_k, top_p, min_p truncation, in this order; 0, 1 and 0 are off
+    seed                a whole number of 64 bits
     stop                strings at which the text ends; they are not part of it
     logprobs            how many alternatives to report a token
     constraint          see Constraint; it sees bytes past the prompt only
+    repetition_penalty  divides positive logits of tokens seen before, multiplies negative ones (arXiv 1909.05858)
     heal_tokens         tokens to go back for "heal", or "auto"
     context_start       an id that every context begins with; needed where the tokenizer adds no BOS and the prompt's
                         covers reach its start
     stop_ids            ids that end the text (default: the special tokens that are known as ends of text)
     reuse               a PrefixCache of this model: only what it does not hold is prefilled (one prompt only)
 
-    Raises InputError for arguments, prompts and models that cannot work together, NaN logits, and a constraint that
-    allows nothing; UnsupportedError, by name, for tokenizers that have no exact covers.
+    Raises InputError for arguments, prompts and models that cannot work together, a prompt that fills the context or
+    that the file truncates, NaN logits, and a constraint that allows nothing; UnsupportedError, by name, for tokenizers
+    that have no exact covers ("exact"), and for those whose tokens change their neighbours' bytes ("exact", "heal",
+    `stop`); CapacityError for a PrefixCache that is too short.
     """
     options = dict(locals())
-    run = Run(_request(options))
+    run = Run(_request(options, "generate()"))
     run.decode()
     completions = run.completions()
     return completions if run.batch else completions[0]
 
 
 def stream(lm: Any, tok: TokenizerLike, prompt: Any, **options: Any) -> Iterator[Event]:
-    """As `generate`, but yields an Event a step and row; the last of a row has its `finish_reason` and `completion`.
+    """As `generate`, with the same options, but an iterator: an Event a step and row that runs.
 
-    The texts of a row's events make its `Completion.text`. What may begin a stop string is held back.
+    The last Event of a row has its `finish_reason` and `completion`; the texts of a row's events make its
+    `Completion.text`. What may begin a stop string, and half a character, are held back.
+
+    Arguments and prompts are checked at once: the call itself raises what `generate` raises for them, and InputError
+    for an unknown option. The model is not called before the first event is asked for; from then on the iterator
+    raises InputError for NaN logits and a constraint that allows nothing.
     """
-    run = Run(_request({"lm": lm, "tok": tok, "prompt": prompt, **options}))
-    yield from run.events()
+    options = {"lm": lm, "tok": tok, "prompt": prompt, **options}
+    request = _request(options, "stream()")
+    return _events(request, prepare(request))
 
 
-def _request(options: dict[str, Any]) -> Request:
+def _events(request: Request, ready: Prepared) -> Iterator[Event]:
+    yield from Run(request, ready).events()
+
+
+def _request(options: dict[str, Any], caller: str) -> Request:
     try:
         return Request(**options)
     except TypeError as error:
-        raise InputError(str(error).replace("Request.__init__()", "generate()")) from None
+        raise InputError(str(error).replace("Request.__init__()", caller)) from None

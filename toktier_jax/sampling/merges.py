@@ -20,9 +20,11 @@ _KEPT = 1 << 17
 
 
 class Rules(Protocol):
-    """(rank, new id) of the merge of two ids, or None."""
+    """The merges of a model."""
 
-    def __call__(self, left: int, right: int) -> tuple[int, int] | None: ...
+    def __call__(self, left: int, right: int) -> tuple[int, int] | None:
+        """(rank, new id) of the merge of two ids, or None."""
+        ...
 
 
 class Merges:

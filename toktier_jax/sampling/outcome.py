@@ -65,21 +65,26 @@ class Reader:
 
 
 class _Shown:
-    """What was shown of one row. `data` begins with the row's cut, which is `sent` from the beginning."""
+    """What was shown of one row. `data` begins with the row's cut, which is `sent` from the beginning.
+
+    `state` is that of the stop strings' automaton after all bytes past the cut.
+    """
 
     def __init__(self, row: Boundary) -> None:
         self.cut = self.sent = len(row.cut)
-        self.data, self.last, self.written = bytearray(), row.kept[-1], 0
+        self.data, self.last, self.written, self.state = bytearray(), row.kept[-1], 0, 0
         self.stream = TextStream(row.context.tail)
 
     def push(self, data: bytes, stops: Stops, done: bool) -> str:
-        """The text that is certain with these bytes more. Only they, and what may end in them, are searched."""
-        begin = max(self.cut, len(self.data) - stops.memory)
+        """The text that is certain with these bytes more. Only they are searched, and nothing follows a stop string."""
+        before, machine = len(self.data), stops.automaton
         self.data += data
-        end = stops.find(self.data, begin)
-        if end is None:
-            tail = bytes(self.data[max(self.cut, len(self.data) - stops.memory) :])
-            end = len(self.data) - (0 if done else stops.held(tail))
+        self.state = machine.after(self.state, self.data[max(self.cut, before) :])
+        if machine.found(self.state):
+            found = stops.find(self.data, max(self.cut, before - stops.memory))
+            end = self.sent if found is None else found
+        else:
+            end = len(self.data) - (0 if done else machine.begun[self.state])
         begin, self.sent = self.sent, max(end, self.sent)
         return self.stream.push(bytes(self.data[begin : self.sent]))
 

@@ -16,9 +16,8 @@ from toktier_jax.sampling.vocabulary import Vocabulary, padded
 @functools.lru_cache(maxsize=16)
 def device_tables(vocabulary: Vocabulary, size: int) -> tuple[Any, Any, Any]:
     """known bool [V], ranks int32 [V], lengths int32 [V] for a model of `size` logits."""
-    known = [bool(string) or id in vocabulary.special for id, string in enumerate(vocabulary.strings)]
     return (
-        jnp.asarray(padded(np.array(known, bool), size, False)),
+        jnp.asarray(padded(vocabulary.known, size, False)),
         jnp.asarray(padded(vocabulary.ranks, size, -1)),
         jnp.asarray(padded(vocabulary.lengths, size, 0)),
     )

@@ -78,13 +78,19 @@ class Prefilled:
     calls: int
 
 
+def slots_needed(trees: Sequence[Tree], room: int, reuse: PrefixCache | None) -> int:
+    """Slots a row for the trees and `room` more. Raises CapacityError where the prefix cache has fewer."""
+    need = max(len(tree.trunk) + tree.branches for tree in trees) + room
+    if reuse is not None and need > reuse.capacity:
+        raise CapacityError(f"the prefix cache has {reuse.capacity} slots and {need} are needed: make a longer one")
+    return need
+
+
 def prefill(lm: Any, trees: Sequence[Tree], room: int, reuse: PrefixCache | None = None) -> Prefilled:
     """Forwards the trunk and the branches of every row. `room` more slots a row stay free."""
     params = getattr(lm, "params", None)
-    need = max(len(tree.trunk) + tree.branches for tree in trees) + room
+    need = slots_needed(trees, room, reuse)
     if reuse is not None:
-        if need > reuse.capacity:
-            raise CapacityError(f"the prefix cache has {reuse.capacity} slots and {need} are needed: make a longer one")
         cache, held = reuse.take(trees[0].trunk)
         capacity, start = reuse.capacity, [held]
     else:

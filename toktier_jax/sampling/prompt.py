@@ -98,15 +98,26 @@ def _read(tok: TokenizerLike, vocabulary: Vocabulary, prompt: Any, boundary: str
     data = utf8(prompt, "the prompt")
     tail = unfinished(data)
     whole = data[: len(data) - len(tail)]
-    encoded = tok.encode(whole.decode(), add_special_tokens=False, route="reference" if len(whole) < _SHORT else "auto")
-    if encoded.truncated:
-        raise InputError("the tokenizer's file truncates this prompt: raise its max_length, or pass ids")
-    ids = tuple(encoded.ids.tolist())
+    ids = _encoded(tok, whole)
     if boundary != "none":
         _check_spelled(tok, vocabulary, whole, ids)
         vocabulary.check_spelled(tail, "the end of the prompt")
     text = _open_text(vocabulary, ids) + tail
     return Context((*before, *ids), len(before), text, tail, str(boundary))  # type: ignore[arg-type]  # checked above
+
+
+def _encoded(tok: TokenizerLike, data: bytes) -> tuple[int, ...]:
+    """Ids of a text alone: no template, no padding. Raises InputError where the file truncates it."""
+    options: Any = {"add_special_tokens": False, "route": "reference" if len(data) < _SHORT else "auto"}
+    text, padding = data.decode(), tok.spec.padding
+    encoded = tok.encode(text, **options)
+    if encoded.truncated:
+        raise InputError("the tokenizer's file truncates this prompt: raise its max_length, or pass ids")
+    ids = tuple(encoded.ids.tolist())
+    if padding is None:
+        return ids
+    count = tok.count(text, **options)
+    return ids[len(ids) - count :] if padding.direction == "Left" else ids[:count]
 
 
 def utf8(text: str | bytes | bytearray, what: str) -> bytes:

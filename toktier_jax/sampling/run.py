@@ -8,65 +8,32 @@ import jax.numpy as jnp
 import numpy as np
 
 from toktier_jax.errors import InputError
-from toktier_jax.sampling import constraints, exact, loop, stops
+from toktier_jax.sampling import constraints, exact, loop
 from toktier_jax.sampling.draw import row_keys
-from toktier_jax.sampling.healing import heal_tables
 from toktier_jax.sampling.outcome import Events, Reader
-from toktier_jax.sampling.placement import device_tables, glance, on_device, on_host, owned, token_bytes
-from toktier_jax.sampling.prefill import bucket, gatherer, prefill
-from toktier_jax.sampling.prompt import read_prompts
-from toktier_jax.sampling.repair import repair
-from toktier_jax.sampling.request import Request, divisor
+from toktier_jax.sampling.placement import glance, on_device, on_host, owned
+from toktier_jax.sampling.prefill import gatherer, prefill
+from toktier_jax.sampling.prepare import Prepared, prepare
+from toktier_jax.sampling.request import Request
 from toktier_jax.sampling.results import Completion, Event
-from toktier_jax.sampling.vocabulary import check_model, padded, vocabulary_of
+from toktier_jax.sampling.vocabulary import vocabulary_of
 
 
 class Run:
     """The state of one call. `decode` and `events` may be used once."""
 
-    def __init__(self, request: Request) -> None:
-        self.request, lm = request, request.lm
+    def __init__(self, request: Request, ready: Prepared | None = None) -> None:
+        """Forwards the prompts and draws the first token of each row; `ready` is what `prepare` made of the request."""
+        ready = prepare(request) if ready is None else ready
+        self.request, self.stops, self.batch, self.settings = request, ready.stops, ready.batch, ready.settings
+        self.context_length, self.size, self.rows = ready.context_length, ready.size, ready.rows
         self.vocabulary = vocabulary_of(request.tok)
-        check_model(request.tok, lm)
-        if request.logprobs > lm.vocab_size:
-            raise InputError(f"logprobs={request.logprobs}: the model has {lm.vocab_size} logits")
-        self.stops = stops.check_stops(request.stop)
-        contexts, self.batch = read_prompts(request.tok, request.prompt, request.boundary, request.context_start)
-        if request.reuse is not None and (len(contexts) > 1 or request.reuse.lm is not lm):
-            raise InputError("reuse: a PrefixCache holds one row of the model that it was made for")
-        self.params = getattr(lm, "params", None)
-        self.context_length = getattr(lm, "context_length", None) or 1 << 30
-        self.rows = [repair(request, context, self.context_length) for context in contexts]
-        longest = max(len(row.rest) for row in self.rows)
-        room = min(request.max_tokens + longest + 1, max(1, self.context_length - 1))
-        self.size = bucket(request.max_tokens + longest + 1)
-        self.filled = prefill(lm, [row.tree for row in self.rows], room, request.reuse)
+        self.params = getattr(request.lm, "params", None)
+        self.filled = prefill(request.lm, [row.tree for row in self.rows], ready.room, request.reuse)
         self.slots = self.filled.capacity
-        self.settings = self._settings()
         self.heals = self.settings.heal is not None
         self.constraint_state = None if request.constraint is None else request.constraint.init()
         self.state = self._start()
-
-    def _settings(self) -> loop.Settings:
-        request, vocabulary, size = self.request, self.vocabulary, self.request.lm.vocab_size
-        known, ranks, lengths = device_tables(vocabulary, size)
-        ends = vocabulary.end_ids if request.stop_ids is None else tuple(request.stop_ids)
-        rests = [row.rest for row in self.rows]
-        tables = heal_tables(vocabulary, rests, size) if any(rests) else None
-        return loop.Settings(
-            temperature=np.float32(divisor(request.temperature)),
-            truncation=(np.int32(request.top_k), np.float32(request.top_p), np.float32(request.min_p)),
-            penalty=np.float32(request.repetition_penalty),
-            max_tokens=np.int32(request.max_tokens),
-            context=np.int32(self.context_length),
-            stop_ids=padded(np.array(ends, np.int32), bucket(len(ends)), -1),
-            known=known,
-            ranks=ranks,
-            lengths=lengths,
-            heal=None if tables is None else (tables.ranges, tables.prefixes, tables.left),
-            automaton=stops.automaton(self.stops) if self.stops.strings else None,
-            token_bytes=token_bytes(vocabulary, size) if self.stops.strings else None,
-        )
 
     def _static(self, *, heals: bool) -> loop.Static:
         request = self.request

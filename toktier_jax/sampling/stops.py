@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,28 @@ from jaxtyping import Array, Int32
 
 from toktier_jax.errors import InputError
 from toktier_jax.sampling.vocabulary import Vocabulary
+
+
+class Automaton(NamedTuple):
+    """Finds strings byte by byte (Aho and Corasick, 1975). State 0 is the first.
+
+    table    int32 [A, 257]  the next state by byte, and in the last column whether a string was found; a found one
+                             stays found. A is a power of two
+    begun    of each state, how many of the last bytes may begin a string; means nothing once one was found
+    """
+
+    table: np.ndarray
+    begun: tuple[int, ...]
+
+    def after(self, state: int, data: bytes | bytearray) -> int:
+        """The state after more bytes."""
+        for byte in data:
+            state = int(self.table[state, byte])
+        return state
+
+    def found(self, state: int) -> bool:
+        """Whether a string was found."""
+        return bool(self.table[state, 256])
 
 
 @dataclass(frozen=True)
@@ -26,16 +50,15 @@ class Stops:
         """How many bytes before new ones can matter: those of a stop string that the new ones end."""
         return max(map(len, self.strings), default=1) - 1
 
+    @cached_property
+    def automaton(self) -> Automaton:
+        return _automaton(self.strings)
+
     def find(self, data: bytes | bytearray, start: int = 0) -> int | None:
         """Where the stop string that ends first begins (the longest of those that end there), from `start` on; or
         None."""
         found = [(at + len(s), at) for s in self.strings if (at := data.find(s, start)) >= 0]
         return min(found)[1] if found else None
-
-    def held(self, data: bytes) -> int:
-        """How many of the last bytes may be the beginning of a stop string."""
-        sizes = range(min(self.memory, len(data)), 0, -1)
-        return next((k for k in sizes if any(s.startswith(data[-k:]) for s in self.strings)), 0)
 
 
 def check_stops(stop: str | bytes | Sequence[str | bytes]) -> Stops:
@@ -54,19 +77,16 @@ def check_stops(stop: str | bytes | Sequence[str | bytes]) -> Stops:
         raise InputError(f"stop: {error.object!r} holds a lone surrogate at character {error.start}") from None
 
 
-def automaton(stops: Stops) -> np.ndarray:
-    """int32 [A, 257]: the next state by byte (Aho and Corasick, 1975), and in the last column whether one was found.
-
-    A is a power of two; a found string stays found.
-    """
+def _automaton(strings: Sequence[bytes]) -> Automaton:
     children: list[dict[int, int]] = [{}]
-    ends: set[int] = set()
-    for string in stops.strings:
+    depths, ends = [0], set[int]()
+    for string in strings:
         state = 0
-        for byte in string:
+        for depth, byte in enumerate(string, 1):
             if byte not in children[state]:
                 children[state][byte] = len(children)
                 children.append({})
+                depths.append(depth)
             state = children[state][byte]
         ends.add(state)
     table = np.zeros((max(8, 1 << (len(children) - 1).bit_length()), 257), np.int32)
@@ -82,7 +102,7 @@ def automaton(stops: Stops) -> np.ndarray:
             shorter[child] = int(table[state, byte]) if state else 0
             table[state, byte] = child
             states.append(child)
-    return table
+    return Automaton(table, tuple(depths))
 
 
 def byte_table(vocabulary: Vocabulary, size: int) -> np.ndarray:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import bisect
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from toktier_jax.errors import InputError
-from toktier_jax.spec.types import TokenizerSpec
+from toktier_jax.errors import InputError, UnsupportedError
+from toktier_jax.spec.types import BytePairRanks, TokenizerSpec
 
 END_MARKS = frozenset(
     (
@@ -26,23 +26,50 @@ END_MARKS = frozenset(
 """Contents of special tokens that end a text, known by name as in llama.cpp: files do not say it reliably."""
 
 
+ENTANGLED = {
+    "none": "joins tokens by spaces",
+    "BPEDecoder": "writes the space behind a word only before another token",
+    "CTC": "drops a token that repeats the one before",
+}
+"""Types of decoders under which a token's bytes depend on its neighbours, and how."""
+
+
 class TokenizerLike(Protocol):
     """What sampling needs of a tokenizer; `toktier_jax.Tokenizer` has it."""
 
     @property
-    def vocab_size(self) -> int: ...
+    def vocab_size(self) -> int:
+        """Number of tokens, added tokens included."""
+        ...
+
     @property
-    def spec(self) -> TokenizerSpec: ...
-    def encode(self, text: Any, add_special_tokens: bool = True, *args: Any, **options: Any) -> Any: ...
-    def decode_bytes(self, ids: Any) -> bytes: ...
-    def token_bytes(self, id: int) -> bytes: ...
+    def spec(self) -> TokenizerSpec:
+        """The file as plain values."""
+        ...
+
+    def encode(self, text: Any, add_special_tokens: bool = True, *args: Any, **options: Any) -> Any:
+        """An Encoding: ids with the file's padding, and whether the file truncated them."""
+        ...
+
+    def count(self, text: Any, add_special_tokens: bool = True, *args: Any, **options: Any) -> int:
+        """The number of ids that `encode` gives, padding not counted."""
+        ...
+
+    def decode_bytes(self, ids: Any) -> bytes:
+        """The bytes of the text of `ids`, without loss."""
+        ...
+
+    def token_bytes(self, id: int) -> bytes:
+        """The bytes that one token stands for. Raises InputError for an id out of range."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
     """Token bytes by id, and in order.
 
-    strings   bytes of each id; b"" for special tokens, ids without a token and tokens without bytes
+    strings   bytes of each id after another one (WordPiece puts a space before a word); b"" for special tokens, ids
+              without a token and tokens without bytes
     special   ids of special tokens: they have no bytes and are in no range
     added     ids of the other added tokens: they are in ranges, but no byte-pair merge makes them
     literals  content -> id of every added token, special or not
@@ -74,6 +101,11 @@ class Vocabulary:
             if string:
                 found.setdefault(string, []).append(id)
         return {string: tuple(ids) for string, ids in found.items()}
+
+    @cached_property
+    def known(self) -> np.ndarray:
+        """bool [V]: ids that stand for something, bytes or a special token; no other is ever drawn."""
+        return np.array([bool(s) or id in self.special for id, s in enumerate(self.strings)], bool)
 
     @cached_property
     def longest(self) -> int:
@@ -153,6 +185,8 @@ def vocabulary_of(tok: TokenizerLike) -> Vocabulary:
         special = frozenset(token.id for token in added if token.content in contents)
         limit = _id_limit(tok)
         strings = [b"" if id in special else _bytes(tok, id) for id in range(limit)]
+        if "WordPiece" in decoder_types(tok.spec):
+            strings = _after_another(tok, strings)
         found = Vocabulary(
             tuple(strings),
             special,
@@ -161,6 +195,33 @@ def vocabulary_of(tok: TokenizerLike) -> Vocabulary:
         )
         _known[tok] = found
     return found
+
+
+def decoder_types(spec: TokenizerSpec) -> tuple[str, ...]:
+    """The types of the file's decoder and of the decoders in it; "none" where the file has none."""
+    if isinstance(spec.model, BytePairRanks):
+        return ("ByteLevel",)
+    return ("none",) if spec.decoder is None else tuple(_types(spec.decoder))
+
+
+def _types(decoder: dict[str, Any]) -> Iterator[str]:
+    yield decoder["type"]
+    for part in decoder.get("decoders", ()):
+        yield from _types(part)
+
+
+def check_decoder(tok: TokenizerLike, what: str, instead: str) -> None:
+    """Raises UnsupportedError where a token's bytes depend on its neighbours, which `what` cannot follow."""
+    for kind, effect in ENTANGLED.items():
+        if kind in decoder_types(tok.spec):
+            raise UnsupportedError(f"{what} with the decoder {kind}, which {effect}; {instead}")
+
+
+def _after_another(tok: TokenizerLike, strings: Sequence[bytes]) -> list[bytes]:
+    """The bytes that each token adds behind another one."""
+    first = next((id for id, string in enumerate(strings) if string), 0)
+    skip = len(tok.decode_bytes((first,)))
+    return [tok.decode_bytes((first, id))[skip:] if string else b"" for id, string in enumerate(strings)]
 
 
 def _id_limit(tok: TokenizerLike) -> int:

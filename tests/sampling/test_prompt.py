@@ -1,0 +1,51 @@
+"""A prompt's own ids: without the template, the padding and the truncation of the tokenizer's file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import toktier_jax as tt
+from toktier_jax import sampling
+from toktier_jax.errors import InputError
+
+from . import small
+
+BOUNDARIES = ("none", "heal", "exact")
+END = 300
+FIXED = {"strategy": {"Fixed": 16}, "direction": "Right", "pad_to_multiple_of": None}
+LEFT = {"strategy": "BatchLongest", "direction": "Left", "pad_to_multiple_of": 8}
+
+
+def changed(**parts: Any) -> Any:
+    data = json.loads(small.tokenizer_json(bos=True)) | parts
+    return tt.Tokenizer.from_bytes(json.dumps(data).encode())
+
+
+@pytest.mark.parametrize("padding", [FIXED, LEFT], ids=["fixed", "left"])
+def test_a_files_padding_is_no_part_of_a_prompt(padding: dict) -> None:
+    plain = small.tokenizer(bos=True)
+    tok = changed(padding=padding | {"pad_id": END, "pad_type_id": 0, "pad_token": "<|end|>"})
+    assert END in tok.encode("it's", add_special_tokens=False).ids
+    lm = small.model(plain.vocab_size)
+    for prompt in ("it's a d", "it's<|end|>", "", "x " * 20):
+        for boundary in BOUNDARIES:
+            ours, theirs = (
+                sampling.generate(lm, each, prompt, boundary=boundary, max_tokens=3, temperature=0)
+                for each in (tok, plain)
+            )
+            assert ours == theirs
+    assert sampling.prompt_logprob(lm, tok, "it's a d") == sampling.prompt_logprob(lm, plain, "it's a d")
+
+
+def test_a_prompt_that_the_file_truncates_is_an_error() -> None:
+    tok = changed(truncation={"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0})
+    lm = small.model(tok.vocab_size)
+    for boundary in BOUNDARIES:
+        assert sampling.generate(lm, tok, "it's", boundary=boundary, max_tokens=2).ids
+        with pytest.raises(InputError, match="file truncates this prompt"):
+            sampling.generate(lm, tok, "it's 1234 5678", boundary=boundary, max_tokens=2)
+    with pytest.raises(InputError, match="file truncates this prompt"):
+        sampling.prompt_logprob(lm, tok, "it's 1234 5678")
