@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 PROGRESS_FROM = 4 << 20
 """Bytes from which `count` shows a progress bar (on a terminal)."""
 
+MODEL_PACKAGES = ("flax", "gguf", "safetensors")
+
 SPANS_FIELDS = 5
 """Fields of a line of `encode --spans`: the id, and two spans."""
 
@@ -62,8 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         fail(f"{where}{error.strerror or error}", 1)
+    except ModuleNotFoundError as error:
+        hint = "; pip install 'toktier-jax[models,gguf]' brings it" if error.name in MODEL_PACKAGES else ""
+        fail(f"{error}{hint}", 1)
     except ToktierError as error:
-        fail(str(error), 1)
+        fail(str(error).replace("context_start=", "--context-start "), 1)
     return code
 
 
@@ -129,8 +134,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def encode(arguments: argparse.Namespace) -> int:
-    tokenizer = load(arguments.tokenizer)
     data = read(arguments.file)
+    tokenizer = load(arguments.tokenizer)
     with naming(arguments.file):
         encoding = tokenizer.encode(
             data,
@@ -161,6 +166,9 @@ def decode(arguments: argparse.Namespace) -> int:
 
 
 def count(arguments: argparse.Namespace) -> int:
+    for name in arguments.files:
+        if name != "-":
+            Path(name).open("rb").close()  # a name that is wrong is said before anything is compiled
     tokenizer = load(arguments.tokenizer)
     counts: list[tuple[str, int]] = []
     before = 0
@@ -203,6 +211,7 @@ def demo(arguments: argparse.Namespace) -> int:
     from toktier_jax.demo import run_demo
     from toktier_jax.demo_sampling import show_completions
 
+    keep_executables()
     equal = run_demo(arguments.file)
     show_completions(sys.stdout)
     return 0 if equal else 1
@@ -221,6 +230,7 @@ def version(arguments: argparse.Namespace) -> int:
 
 def load(name: str) -> Tokenizer:
     """The tokenizer of a file, a directory, a hub id, or the embedded one."""
+    keep_executables()
     from toktier_jax.tokenizer import Tokenizer
 
     if name == "default":
@@ -231,6 +241,20 @@ def load(name: str) -> Tokenizer:
     if (path.is_absolute() or name.startswith(".") or path.suffix in (".json", ".gguf")) and not path.is_dir():
         raise FileNotFoundError(None, "no such tokenizer file", name)
     return Tokenizer.from_pretrained(name)
+
+
+def keep_executables() -> None:
+    """Has JAX keep what it compiles beside the package's own cache, unless the user has said where: a process that
+    encodes once would else compile for longer than it runs."""
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    import jax
+
+    from toktier_jax.program.cache import cache_dir
+
+    jax.config.update("jax_compilation_cache_dir", str(cache_dir() / "xla"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
 def read(name: str) -> bytes:
@@ -281,9 +305,12 @@ def naming(name: str) -> Iterator[None]:
 
 def seconds(text: str) -> float:
     """A number of seconds, as an option's value."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of seconds above 0")
     return value
 
 

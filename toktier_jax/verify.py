@@ -210,6 +210,8 @@ def campaign_texts(letters: Alphabet, corpus: Sequence[str], seed: int) -> Itera
 def read_corpus(directory: Path | None) -> list[str]:
     """The UTF-8 texts under `directory`, or of the interpreter's own library. Other files are passed over."""
     root = Path(sysconfig.get_path("stdlib")) if directory is None else directory
+    if not root.is_dir():
+        raise InputError(f"{root} is not a directory")
     paths = sorted(root.glob("*.py") if directory is None else (p for p in root.rglob("*") if p.is_file()))
     texts = list[str]()
     for path in paths:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import tokenizers
 
+import toktier_jax as tt
 from tests import artifacts
 from tests.tokenizer_files import (
     LLAMA_DECODER,
@@ -220,3 +221,11 @@ def test_vocabulary_is_plain_data() -> None:
     """It can be kept beside a compiled program."""
     vocabulary, _ = load(LLAMA_DECODER)
     assert json.loads(json.dumps(vocabulary.strings)) == vocabulary.strings
+
+
+def test_a_regex_over_bytes_that_are_no_text() -> None:
+    replaces = {"type": "Replace", "pattern": {"Regex": "[ab]+"}, "content": "-"}
+    decoder = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, replaces]}
+    file = tokenizer_json(bpe({"a": 0, "<0xE6>": 1}, [], byte_fallback=True), decoder=decoder)
+    tokenizer = tt.Tokenizer.from_bytes(file)
+    assert tokenizer.decode_bytes([0, 1, 1, 0]) == b"-\xe6\xe6-"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tokenizers
 
+import toktier_jax as tt
 from tests import artifacts, corpus, generated
 from tests.tokenizer_files import (
     LLAMA_DECODER,
@@ -321,3 +322,43 @@ def test_frames() -> None:
     assert frame.ids(np.arange(10, 15, dtype=np.int32)).tolist() == [1, 13, 14, 2]
     assert postprocess.frame(spec, 5, add_special_tokens=False)[:2] == (1, 5)
     assert not postprocess.frame(spec, 2, add_special_tokens=True).truncated
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [
+        (
+            # an added token spelled like the token of a byte
+            tokenizer_json(
+                bpe({"a": 0, "<0x83>": 1, "[U]": 2}, [], byte_fallback=True, unk_token="[U]"),
+                added=[added(1, "<0x83>")],
+            ),
+            "a<0x83>",
+            [[0, 1], [1, 7]],
+        ),
+        (
+            # pieces that end inside a character, and letters of the byte alphabet that have no token
+            tokenizer_json(
+                bpe({"Â": 0, "½": 1, "a": 2, "Ġ": 3}, []),
+                pre_tokenizer=sequence("pretokenizers", byte_level(use_regex=False), split(".")),
+            ),
+            "½a",
+            [[0, 1], [1, 2], [2, 3]],
+        ),
+        (
+            # what is prepended has the place of a space that is removed
+            tokenizer_json(
+                bpe({"▁": 0, "a": 1}, []),
+                normalizer={"type": "Prepend", "prepend": "▁"},
+                pre_tokenizer={"type": "WhitespaceSplit"},
+            ),
+            " a",
+            [[0, 0], [1, 2]],
+        ),
+    ],
+    ids=["byte-like added token", "inside a character", "prepended"],
+)
+def test_byte_spans_by_each_route(file: bytes, text: str, expected: list[list[int]]) -> None:
+    tokenizer = tt.Tokenizer.from_bytes(file)
+    assert tokenizer.encode(text, route="reference").byte_spans.tolist() == expected
+    assert tt.SessionStore(tokenizer).open("a", text).byte_spans.tolist() == expected

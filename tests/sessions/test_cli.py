@@ -57,12 +57,12 @@ def test_a_store_that_is_not_there_is_not_made(action: str, tmp_path: Path, caps
     assert not folder.exists()
 
 
-def test_the_default_folder_is_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TOKTIER_JAX_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert _default_folder() == tmp_path / "toktier_jax" / "sessions"
-    monkeypatch.setenv("TOKTIER_JAX_CACHE", str(tmp_path / "own"))
-    assert _default_folder() == tmp_path / "own" / "sessions"
+def test_the_default_folder_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert _default_folder() == tmp_path / ".local" / "share" / "toktier_jax" / "sessions"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert _default_folder() == tmp_path / "data" / "toktier_jax" / "sessions"
 
 
 def test_the_demo_agent_sees_a_lost_end() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import threading
 
@@ -12,7 +11,7 @@ import pytest
 from tests.sessions.standin import StandIn, expected
 from toktier_jax import ClosedSession, InputError, SessionStore, UnknownSession
 from toktier_jax.errors import SessionError
-from toktier_jax.sessions import Session, Window
+from toktier_jax.sessions import Window
 from toktier_jax.sessions.blocks import TokenBlocks
 
 

@@ -39,7 +39,7 @@ def test_formats_are_recognized_by_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b'{"vocab": {}, "merges": []}', "its keys .vocab, merges, …. are those of no known format"),
+        (b'{"vocab": {}, "merges": []}', "its keys .vocab, merges. are those of no known format"),
         (b"\x0a\x0e\x0a\x05<unk>", "damaged JSON|not UTF-8"),
         (b"a 0\nb 1\n", "damaged JSON at byte 0"),
         (b"", "damaged JSON at byte 0"),

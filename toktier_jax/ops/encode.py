@@ -175,9 +175,12 @@ def encode_bytes(
     `segment_starts`, padded with N, are the first bytes of packed documents, in order: what holds at the start of a
     text holds at each, and no token crosses one. With `at_end=False` more text may follow: see `Encoded.decided`.
     `capacity` is by default the largest possible count. `lowering` is by default that of the platform.
-    Raises InputError, while tracing, where an argument's shape or dtype is wrong.
+    Where `length` is not in 0 to N, `status` is 1. Raises InputError, while tracing, where an argument's type, shape or
+    dtype is wrong.
     """
-    _check(data, segment_starts, capacity)
+    _check(program, data, segment_starts, capacity)
+    data = jnp.asarray(data)
+    segment_starts = None if segment_starts is None else jnp.asarray(segment_starts)
     lowering = lowering or default_lowering()
     pieces = cut_pieces(program, data, length, segment_starts=segment_starts, at_end=at_end, lowering=lowering)
     model, tables = program.plan.model, program.tables.model
@@ -203,6 +206,8 @@ def cut_pieces(
     `checked`, the text is known to be in the normal form, and the quick check is not asked.
     """
     length = jnp.asarray(length, jnp.int32)
+    fits = (length >= 0) & (length <= data.shape[0])
+    length = jnp.where(fits, length, 0)
     valid = valid_utf8(data, length)
     buffer = open_buffer(program, data, length, segment_starts)
     buffer, failed = cut(program, buffer, at_start=at_start, checked=checked, at_end=at_end, lowering=lowering)
@@ -211,7 +216,8 @@ def cut_pieces(
         decided = jnp.where(decided < buffer.length, _at(buffer.origin[0], decided), length)
         decided = jnp.where(buffer.decided > 0, decided, 0)
     status = jnp.where(failed, HOST_NEEDED, OK)
-    status = jnp.where(valid, status, INVALID).astype(jnp.int32)
+    status = jnp.where(valid, status, INVALID)
+    status = jnp.where(fits, status, OVERFLOW).astype(jnp.int32)
     return Pieces(buffer, jnp.where(status == OK, decided, 0), status)
 
 
@@ -267,7 +273,12 @@ def _at(values: jax.Array, index: jax.Array) -> jax.Array:
     return values.at[index].get(mode="clip", wrap_negative_indices=False)
 
 
-def _check(data: jax.Array, segment_starts: jax.Array | None, capacity: int | None) -> None:
+def _check(program: Any, data: Any, segment_starts: Any, capacity: int | None) -> None:
+    if not isinstance(program, EncodeProgram):
+        raise InputError(f"program must be an EncodeProgram, not {type(program).__name__}: pass tok.program")
+    for name, value in (("data", data), ("segment_starts", segment_starts)):
+        if value is not None and not hasattr(value, "dtype"):
+            raise InputError(f"{name} must be an array, not {type(value).__name__}; np.frombuffer makes one of bytes")
     if data.ndim != 1 or data.dtype != jnp.uint8:
         raise InputError(f"data must be uint8 [N], not {data.dtype} {list(data.shape)}; use vmap for a batch")
     if not data.shape[0]:

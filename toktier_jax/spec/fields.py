@@ -111,7 +111,8 @@ def parse_object(data: bytes, file: str) -> Node:
         value = json.loads(text, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         offset = len(text[: error.pos].encode())
-        raise SpecError(f"{file}: damaged JSON at byte {offset}: {error.msg}; fetch the file again") from error
+        hint = "fetch the file again" if offset else "this is no tokenizer file"
+        raise SpecError(f"{file}: damaged JSON at byte {offset}: {error.msg}; {hint}") from error
     except (ValueError, RecursionError) as error:
         raise SpecError(f"{file}: damaged JSON: {error}; fetch the file again") from error
     if not isinstance(value, dict):

@@ -82,8 +82,9 @@ def from_bytes(data: bytes, name: str = "tokenizer.json", chat: ChatFiles | None
         return Source("tekken", name, data, chat or ChatFiles())
     if data.lstrip()[:1] == b"{" and b'"model"' in data:
         return Source("tokenizer.json", name, data, chat or ChatFiles())
-    keys = ", ".join(list(parse_object(data, name).value)[:5])
-    raise SpecError(f"{name}: its keys ({keys}, …) are those of no known format; {_EXPECTED}")
+    keys = list(parse_object(data, name).value)
+    shown = f"its keys ({', '.join(keys[:5])}{', …' if len(keys) > 5 else ''}) are those" if keys else "{} is"
+    raise SpecError(f"{name}: {shown} of no known format; {_EXPECTED}")
 
 
 def from_file(path: str | os.PathLike[str]) -> Source:
@@ -131,8 +132,8 @@ def from_hub(name: str) -> Source:
         # Which class it is depends on the version and on the transport below it
         offline = " (HF_HUB_OFFLINE is set)" if constants.HF_HUB_OFFLINE else ""
         raise SpecError(
-            f"{name!r} is no local directory, and the hub cannot be reached{offline} while its files are not in the "
-            f"local cache: {type(error).__name__}; pass a local directory, or fetch the files first"
+            f"{name!r} is no local file or directory, and the hub cannot be reached{offline} while its files are not "
+            f"in the local cache: {type(error).__name__}; pass a local directory, or fetch the files first"
         ) from error
     return from_directory(path)
 

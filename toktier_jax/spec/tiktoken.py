@@ -35,7 +35,9 @@ def _parts(encoding: Any) -> tuple[dict[bytes, int], dict[str, int], str]:
     try:
         return encoding._mergeable_ranks, encoding._special_tokens, encoding._pat_str
     except AttributeError as error:
-        raise SpecError(f"{type(encoding).__name__} is not a tiktoken.Encoding: {error}") from error
+        raise SpecError(
+            f"{type(encoding).__name__} is not a tiktoken.Encoding ({error}); tiktoken.get_encoding(name) gives one"
+        ) from error
 
 
 def _fingerprint(ranks: dict[bytes, int], specials: dict[str, int], pattern: str) -> str:
