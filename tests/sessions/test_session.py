@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import sys
 import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +17,6 @@ from tests.sessions.standin import StandIn, expected
 from toktier_jax import ClosedSession, InputError, SessionStore, UnknownSession
 from toktier_jax.errors import SessionError
 from toktier_jax.sessions import Window
-from toktier_jax.sessions.blocks import TokenBlocks
 
 
 @pytest.fixture
@@ -169,19 +173,49 @@ def test_content_finds_what_a_text_was_changed_into(store: SessionStore) -> None
     assert store.stats()["counts"] == {"content hits": 1, "content misses": 1}
 
 
-def test_an_interrupt_in_a_change_changes_nothing(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = store.open("a", "abc def")
+@pytest.mark.parametrize(
+    "change", [lambda s: s.append(" ghi"), lambda s: s.replace(40, 5000, "x"), lambda s: s.truncate(9)]
+)
+def test_an_interrupt_anywhere_in_a_change_changes_nothing(
+    store: SessionStore, change: Callable[[Session], object]
+) -> None:
+    """The change is interrupted at each line of the modules that make it, one after the other."""
+    session = store.open("a", "abc def " * 2000)
+    text, ids = session.text, session.ids
+    for line in itertools.count(1):
+        try:
+            _interrupted(line, lambda: change(session))
+        except KeyboardInterrupt:
+            assert session.revision == 0
+            assert session.text == text
+            assert np.array_equal(session._entry.record.tokens.ids(session._entry.record.leading), ids)
+        else:
+            break
+    assert line > 50
+    assert np.array_equal(session.ids, expected(store.engine, session.text))
 
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(TokenBlocks, "splice", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            session.append(" ghi")
-    assert (session.text, session.revision) == ("abc def", 0)
-    session.append(" jkl")
-    assert np.array_equal(session.ids, expected(store.engine, "abc def jkl"))
+def _interrupted(after: int, call: Callable[[], object]) -> None:
+    """Runs `call`; KeyboardInterrupt is raised at the line of that number in chunks.py or blocks.py."""
+    left = after
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(("sessions/chunks.py", "sessions/blocks.py")):
+            return trace if event == "call" else None
+        if frame.f_code.co_name == "restore":
+            return None
+        if event == "line":
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
 
 
 def test_a_session_without_ids_is_true() -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,16 @@ class TokenBlocks:
         new.blocks, new.firsts, new.bases = self.blocks.copy(), self.firsts.copy(), self.bases.copy()
         new.count, new.dirty = self.count, self.dirty
         return new
+
+    def tail(self, token: int) -> tuple[Any, ...]:
+        """What a splice at `token` can change, for `restore`. Costs what such a splice does."""
+        first = max(bisect_right(self.firsts, token) - 1, 0)
+        return first, (self.blocks[first:], self.firsts[first:], self.bases[first:]), (self.count, self.dirty)
+
+    def restore(self, tail: tuple[Any, ...]) -> None:
+        """Makes the tokens what they were when `tail` gave this, wherever a splice was interrupted."""
+        first, (self.blocks[first:], self.firsts[first:], self.bases[first:]), numbers = tail
+        self.count, self.dirty = numbers
 
     def get(self, start: int, stop: int) -> Tokens:
         """Tokens [start, stop) with positions in the text. Costs in proportion to them and a block."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
+from typing import Any
 
 CHUNK = 4096
 """Characters of a chunk. One wide character widens its chunk alone."""
@@ -34,6 +35,17 @@ class TextChunks:
         new.chunks, new.chars, new.data = self.chunks.copy(), self.chars.copy(), self.data.copy()
         new.length, new.byte_length, new.dirty = self.length, self.byte_length, self.dirty
         return new
+
+    def tail(self, char: int) -> tuple[Any, ...]:
+        """What a change from character `char` on can change, for `restore`. Costs what such a change does."""
+        first = max(bisect_right(self.chars, char) - 1, 0)
+        lists = self.chunks[first:], self.chars[first:], self.data[first:]
+        return first, lists, (self.length, self.byte_length, self.dirty)
+
+    def restore(self, tail: tuple[Any, ...]) -> None:
+        """Makes the text what it was when `tail` gave this, wherever a change was interrupted."""
+        first, (self.chunks[first:], self.chars[first:], self.data[first:]), numbers = tail
+        self.length, self.byte_length, self.dirty = numbers
 
     def append(self, text: str) -> None:
         """Costs in proportion to `text` and one chunk."""

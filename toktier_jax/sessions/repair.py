@@ -37,10 +37,16 @@ def repair(record: Record, engine: Engine, start: int, stop: int, text: str, cou
     change = Change(record, byte_start, byte_stop, text.encode())
     splice = _splice(record, engine, change, counts)
     patch = _patch(record, splice)
-    record.text.replace(start, stop, text)
-    record.tokens.splice(splice.lo, splice.hi, splice.new, splice.shift)
-    record.resume = splice.resume
-    record.revision += 1
+    before, resume = (record.text.tail(start), record.tokens.tail(splice.lo)), record.resume
+    try:
+        record.text.replace(start, stop, text)
+        record.tokens.splice(splice.lo, splice.hi, splice.new, splice.shift)
+        record.resume, record.revision = splice.resume, patch.revision
+    except BaseException:  # an interrupt can come between any two
+        record.text.restore(before[0])
+        record.tokens.restore(before[1])
+        record.resume, record.revision = resume, patch.revision - 1
+        raise
     return patch
 
 

@@ -92,7 +92,7 @@ class ShadowVerifier:
             self.verify(entry)
 
     def verify(self, entry: Entry) -> None:
-        """Verifies what the entry holds now, unless too many wait."""
+        """Verifies what the entry holds now, unless too many wait. Called with the entry's lock held."""
         with self._lock:
             if self._closed or self._queue.full():
                 self._counts["dropped"] += 1

@@ -204,8 +204,8 @@ class SessionStore:
             raise ClosedSession("the session store was closed; open a new one")
 
     def begin(self, entry: Entry) -> Record:
-        """The record to change: a copy, which counts only once all is done and written."""
-        return entry.record.copy()
+        """The record to change: with a disk a copy, which counts only once it is written."""
+        return entry.record.copy() if self._disk and isinstance(entry.key, str) else entry.record
 
     def commit(self, entry: Entry, record: Record) -> None:
         if self._disk and isinstance(entry.key, str):
@@ -347,7 +347,8 @@ class SessionStore:
             self._go_on_by_reference(now, reason)
         for each in (entry, now):
             for copy in list(each.copies) if each is not None else ():
-                self._verifier.verify(copy)
+                with copy.lock:
+                    self._verifier.verify(copy)
 
     def _go_on_by_reference(self, entry: Entry, reason: str) -> None:
         with entry.lock:
