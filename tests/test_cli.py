@@ -99,7 +99,7 @@ def test_decode_reads_what_encode_prints(
 ) -> None:
     assert cli.main(["encode", file, *options]) == 0
     stdin(capfdbinary.readouterr().out)
-    assert cli.main(["decode", "--keep-special"]) == 0
+    assert cli.main(["decode", "--keep-special", *(["--spans"] if options == ["--spans"] else [])]) == 0
     assert capfdbinary.readouterr().out == TEXT.encode()
 
 
@@ -183,9 +183,19 @@ def test_ids_that_are_none(stdin: Callable[[bytes], None], capsys: pytest.Captur
     assert "item 2" in error(capsys, ["decode"], 1)
     stdin(b"1 " + b"2" * 5000)
     assert "item 1" in error(capsys, ["decode"], 1)
-    for damaged in (b"[1,2", b"[1, true]", b"[1, -2]", b"[[1]]", b"[1.5]", b'{"id": [1]}', b'{"ids": 1}', b"[" * 9999):
+    for damaged, says in (
+        (b"[1,2", "is none"),
+        (b"[1, true]", "item 1"),
+        (b"[1, -2]", "item 1"),
+        (b"[[1]]", "item 0"),
+        (b"[1.5]", "item 0"),
+        (b'{"id": [1]}', "without a list"),
+        (b'{"ids": 1}', "without a list"),
+        (b"[" * 9999, "is none"),
+        (b"1\t2\t3\t4\t5\n", "pass --spans"),
+    ):
         stdin(damaged)
-        error(capsys, ["decode"], 1)
+        assert says in error(capsys, ["decode"], 1)
 
 
 @pytest.mark.parametrize(

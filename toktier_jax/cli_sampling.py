@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,9 +73,9 @@ def _whole(text: str) -> int:
 def _heal(text: str) -> int | str:
     if text == "auto":
         return text
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:10]) < 1000):
-        raise argparse.ArgumentTypeError(f'{text!r}: expected a number of tokens, or "auto"')
-    return int(text)
+    if not 0 < (tokens := _whole(text)) < 1000:
+        raise argparse.ArgumentTypeError(f'{text!r}: expected a number of tokens from 1 to 999, or "auto"')
+    return tokens
 
 
 def _stop(text: str) -> str:
@@ -84,6 +84,18 @@ def _stop(text: str) -> str:
     return text
 
 
+@contextlib.contextmanager
+def _option_names() -> Iterator[None]:
+    """Says what is missing as the command line spells it."""
+    from toktier_jax.errors import InputError
+
+    try:
+        yield
+    except InputError as error:
+        raise InputError(str(error).replace("Pass context_start=", "Pass --context-start ")) from error
+
+
+@_option_names()
 def complete(arguments: argparse.Namespace) -> int:
     from toktier_jax import models, sampling
 
@@ -110,6 +122,7 @@ def complete(arguments: argparse.Namespace) -> int:
     return 0
 
 
+@_option_names()
 def boundary(arguments: argparse.Namespace) -> int:
     from toktier_jax.sampling.explain import explain_boundary
 
@@ -139,4 +152,6 @@ def _tokenizer(arguments: argparse.Namespace) -> Tokenizer:
 
 
 def _prompt(text: str) -> bytes:
-    return sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
+    from toktier_jax.cli import read
+
+    return read("-") if text == "-" else text.encode("utf-8", "surrogateescape")

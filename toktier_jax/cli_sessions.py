@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -46,21 +45,30 @@ def _with_store(
     from toktier_jax.sessions.disk import FILE
 
     folder = arguments.store or _default_folder()
-    if action is not _append and arguments.store and not (folder / FILE).is_file():
+    if action is not _append and not (folder / FILE).is_file():
+        if action is _list and arguments.store is None:
+            print(json.dumps([]), end="\n") if arguments.json else None
+            return 0
         raise SessionError(f"there is no session store in {folder}; `session append` makes one")
     with SessionStore(load(arguments.tokenizer), folder) as store:
         return action(arguments, store)
 
 
 def _default_folder() -> Path:
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "toktier_jax" / "sessions"
+    from toktier_jax.errors import SessionError
+
+    try:
+        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    except RuntimeError as error:
+        raise SessionError(f"no place for sessions: {error}; pass --store") from error
+    return base / "toktier_jax" / "sessions"
 
 
 def _append(arguments: argparse.Namespace, store: SessionStore) -> int:
+    from toktier_jax.cli import read
     from toktier_jax.errors import InputError
 
-    data = sys.stdin.buffer.read()
+    data = read("-")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from toktier_jax.errors import QuickCheckFailed, UnsupportedError, beyond_program
+from toktier_jax.errors import UnsupportedError
 from toktier_jax.executables import TRACES, cutter, encoder
 from toktier_jax.host.align import Alignment
 from toktier_jax.host.assemble import DeviceResult
 from toktier_jax.host.reference import Special
+from toktier_jax.host.refusals import QuickCheckFailed, beyond_program
 from toktier_jax.host.utf8 import character_start
 from toktier_jax.ops.encode import HOST_NEEDED, OK, Pieces, default_lowering
 from toktier_jax.plan import QuickCheckPlan, describe

@@ -24,15 +24,6 @@ class UnsupportedError(ToktierError):
         self.reason = message if reason is None else reason
 
 
-def beyond_program() -> UnsupportedError:
-    """What every path raises for text that only the reference can encode."""
-    return UnsupportedError("the text holds characters that only the reference can handle")
-
-
-class QuickCheckFailed(Exception):
-    """Inside the package: the text is not in the normal form, and the host must normalize it first."""
-
-
 class CapacityError(ToktierError):
     """A result does not fit the capacity that the caller fixed."""
 

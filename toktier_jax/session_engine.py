@@ -9,11 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from toktier_jax.errors import QuickCheckFailed, UnsupportedError, beyond_program
+from toktier_jax.errors import UnsupportedError
 from toktier_jax.host import fork
 from toktier_jax.host import window as host_window
 from toktier_jax.host.align import Alignment
 from toktier_jax.host.assemble import DeviceResult
+from toktier_jax.host.refusals import QuickCheckFailed, beyond_program
 from toktier_jax.host.rewritten import RewrittenEncoder
 from toktier_jax.host.utf8 import begins, first_bytes
 from toktier_jax.host.window import HostWindow, WindowEncoder

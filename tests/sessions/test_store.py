@@ -104,9 +104,10 @@ def test_a_file_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
     assert (tmp_path / FILE).read_bytes() == before
 
 
-def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", ["mail", "sessions"])
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path, table: str) -> None:
     with sqlite3.connect(tmp_path / FILE) as connection:
-        connection.execute("CREATE TABLE mail (text TEXT)")
+        connection.execute(f"CREATE TABLE {table} (text TEXT)")
     connection.close()
     before = (tmp_path / FILE).read_bytes()
     with pytest.raises(SessionError, match=rf"{FILE} is a database of another program"):
@@ -345,18 +346,6 @@ def test_an_interrupted_get_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert store.stats()["handles"] == 0
 
 
-def test_copies_of_a_session_found_wrong_are_verified() -> None:
-    engine = StandIn(broken=b"fault")
-    with SessionStore(engine, shadow=1e-9) as store:
-        session = store.open("a", "a")
-        session.append(" fault")
-        child = session.fork("child")
-        store._distrust(session._entry, "why")
-        assert store._verifier.drain()
-        for each in (session, child):
-            assert np.array_equal(each.ids, expected(engine, "a fault"))
-
-
 def test_a_text_is_what_it_is_whatever_its_class_shows(tmp_path: Path) -> None:
     class Text(str):
         def encode(self, *_: Any) -> bytes:
@@ -398,6 +387,23 @@ def test_a_text_is_what_it_is_whatever_its_class_shows(tmp_path: Path) -> None:
 def test_arguments_of_another_kind(arguments: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(arguments))):
         SessionStore(StandIn(), **arguments)
+
+
+def test_all_copies_of_a_session_found_wrong_are_mended_and_said_once() -> None:
+    engine, seen = StandIn(broken=b"fault"), list[str]()
+    with SessionStore(engine, shadow=1.0, on_mismatch=lambda found: seen.append(found.session)) as store:
+        store._verifier._rate = 0.0
+        session = store.open("a", "a")
+        session.append(" fault")
+        forks = [session.fork(f"fork {number}") for number in range(40)]
+        forks.append(forks[0].fork("of a fork"))
+        store._verifier._rate = 1.0
+        session.append(".")
+        assert store._verifier.drain()
+        store._verifier._rate = 0.0
+        assert sorted(seen) == sorted(each.name for each in (session, *forks))
+        for each in forks:
+            assert np.array_equal(each.ids, expected(engine, "a fault"))
 
 
 @pytest.mark.parametrize("arguments", [{"cold_device_from": "x"}, {"reference_below": None}, {"reference_below": -1}])

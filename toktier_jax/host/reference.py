@@ -100,7 +100,7 @@ class TokenizersReference:
     def unlimited(self) -> TokenizersReference:
         """The same without truncation and padding."""
         other = copy.copy(self)
-        other._limited, other._copies, other._lock = False, {}, threading.Lock()
+        other._limited, other._copies, other._speller, other._lock = False, {}, None, threading.Lock()
         return other
 
     def encode(self, text: str, *, add_special_tokens: bool, special: Special) -> RawEncoding:

@@ -14,8 +14,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from toktier_jax.errors import QuickCheckFailed, UnsupportedError, beyond_program
+from toktier_jax.errors import UnsupportedError
 from toktier_jax.executables import TRACES, encoder, options
+from toktier_jax.host.refusals import QuickCheckFailed, beyond_program
 from toktier_jax.host.utf8 import character_start
 from toktier_jax.host.window import HostWindow, cut, joined, moved
 from toktier_jax.host.word_merge import WordMerger

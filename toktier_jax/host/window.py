@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toktier_jax.errors import QuickCheckFailed
 from toktier_jax.host.literals import AddedFinder, Span
+from toktier_jax.host.refusals import QuickCheckFailed
 from toktier_jax.host.utf8 import character_start, first_bytes
 from toktier_jax.host.window_scan import Pieces, Scanner
 from toktier_jax.host.window_split import Cut, Splitter
@@ -258,7 +258,7 @@ def moved(part: HostWindow, by: int) -> HostWindow:
     """A window that begins at byte `by` of another."""
     if not by:
         return part
-    step = np.int32(by)
+    step = np.int64(by)  # a text may be longer than 2 GiB
     return HostWindow(part.ids, part.starts + step, part.ends + step, part.anchors + step, by + part.decided)
 
 

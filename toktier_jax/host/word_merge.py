@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from toktier_jax.errors import UnsupportedError, beyond_program
+from toktier_jax.errors import UnsupportedError
+from toktier_jax.host.refusals import beyond_program
 from toktier_jax.plan import BPEPlan
 from toktier_jax.types import CASCADES, FIRST_CODE, SELF, BPETables, Lexicon
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt8
 
@@ -178,7 +179,7 @@ def encode_bytes(
     Where `length` is not in 0 to N, `status` is 1. Raises InputError, while tracing, where an argument's type, shape or
     dtype is wrong.
     """
-    _check(program, data, segment_starts, capacity)
+    _check(program, data, length, segment_starts, capacity)
     data = jnp.asarray(data)
     segment_starts = None if segment_starts is None else jnp.asarray(segment_starts)
     lowering = lowering or default_lowering()
@@ -273,9 +274,11 @@ def _at(values: jax.Array, index: jax.Array) -> jax.Array:
     return values.at[index].get(mode="clip", wrap_negative_indices=False)
 
 
-def _check(program: Any, data: Any, segment_starts: Any, capacity: int | None) -> None:
+def _check(program: Any, data: Any, length: Any, segment_starts: Any, capacity: int | None) -> None:
     if not isinstance(program, EncodeProgram):
         raise InputError(f"program must be an EncodeProgram, not {type(program).__name__}: pass tok.program")
+    if isinstance(length, int | np.integer) and not -(1 << 31) <= length < 1 << 31:
+        raise InputError(f"length must be an int32, not {length}")
     for name, value in (("data", data), ("segment_starts", segment_starts)):
         if value is not None and not hasattr(value, "dtype"):
             raise InputError(f"{name} must be an array, not {type(value).__name__}; np.frombuffer makes one of bytes")

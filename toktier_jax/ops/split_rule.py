@@ -31,15 +31,17 @@ def apply_rule(
     return starts & (segments | ~joins(plan, match, _before(match))), None
 
 
-def joins(plan: SplitPlan, match: T, before: T) -> T:
+def joins(plan: SplitPlan, matched: T, before: T) -> T:
     """Where a piece goes on that began before, if the places before are as in `before`: for arrays of any library."""
     match plan.behavior:
         case "MergedWithPrevious":
-            return match & ~before
+            return matched & ~before
         case "MergedWithNext":
-            return ~match & before
-        case _:
-            return ~(match ^ before)
+            return ~matched & before
+        case "Contiguous":
+            return ~(matched ^ before)
+        case other:
+            raise ValueError(f"{other} joins nothing")
 
 
 def _before(mask: jax.Array) -> jax.Array:

@@ -78,6 +78,8 @@ class _Shown:
     def push(self, data: bytes, stops: Stops, done: bool) -> str:
         """The text that is certain with these bytes more. Only they are searched, and nothing follows a stop string."""
         before, machine = len(self.data), stops.automaton
+        if machine.found(self.state):
+            return ""
         self.data += data
         self.state = machine.after(self.state, self.data[max(self.cut, before) :])
         if machine.found(self.state):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from toktier_jax.ops.split_rule import joins
 from toktier_jax.program.split import SplitStage
 from toktier_jax.types import BEGIN, END, GAP_START, MATCH_START
 
@@ -67,9 +68,4 @@ def ruled(stage: SplitStage, starts: np.ndarray, states: np.ndarray, segments: n
         return starts
     match = (states >= MATCH_START) ^ stage.plan.invert
     before = np.pad(match, ((0, 0), (1, 0)))[:, :-1]
-    joins = {
-        "MergedWithPrevious": match & ~before,
-        "MergedWithNext": ~match & before,
-        "Contiguous": match == before,
-    }[stage.plan.behavior]
-    return starts & (segments | ~joins)
+    return starts & (segments | ~joins(stage.plan, match, before))

@@ -26,6 +26,9 @@ from toktier_jax.sessions.rows import Stored
 FILE = "sessions.sqlite"
 BUSY_SECONDS = 30.0
 VERSION = 2
+APPLICATION = 0x746B6A78
+"""SQLite's application_id of a store: a file with tables, another one and no version is another program's."""
+
 _log = logging.getLogger(__name__)
 
 LOG_PAGES = 384
@@ -63,8 +66,9 @@ class Disk:
         connection.text_factory = _decoded
         try:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            foreign = "SELECT 1 FROM sqlite_master WHERE tbl_name NOT IN ('sessions', 'rows', 'links')"
-            if version == 0 and connection.execute(foreign).fetchone():
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            tables = connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+            if version == 0 and tables and application != APPLICATION:
                 raise SessionError(f"{self._path} is a database of another program; use another folder")
             if version not in (0, VERSION):
                 raise SessionError(
@@ -79,7 +83,8 @@ class Disk:
             # At once, so that nobody sees tables without their version
             own = "SELECT count(*) FROM sqlite_master WHERE name IN ('sessions', 'rows', 'links', 'links_by_row')"
             there = version == VERSION and connection.execute(own).fetchone() == (4,)
-            make = "" if there else f"{rows.SCHEMA}; PRAGMA user_version = {VERSION};"
+            mark = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
+            make = "" if there else f"{rows.SCHEMA}; {mark}"
             connection.executescript(f"BEGIN IMMEDIATE; {make} COMMIT")  # fails where nothing can be written
         except BaseException:
             connection.close()

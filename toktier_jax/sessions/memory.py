@@ -56,9 +56,10 @@ class Memory:
         size = entry.record.bytes_held
         entry.used = time.monotonic()
         with self.lock:
-            if self.entries.get(entry.key) is entry:
-                self.bytes += size - entry.size
-                entry.size = size
+            if self.entries.get(entry.key) is not entry:
+                return
+            self.bytes += size - entry.size
+            entry.size = size
         self.content.add(entry, kept)
 
     def forget(self, entry: Entry) -> None:

@@ -37,14 +37,14 @@ def repair(record: Record, engine: Engine, start: int, stop: int, text: str, cou
     change = Change(record, byte_start, byte_stop, text.encode())
     splice = _splice(record, engine, change, counts)
     patch = _patch(record, splice)
-    before, resume = (record.text.tail(start), record.tokens.tail(splice.lo)), record.resume
+    text_tail, token_tail, resume = record.text.tail(start), record.tokens.tail(splice.lo), record.resume
     try:
         record.text.replace(start, stop, text)
         record.tokens.splice(splice.lo, splice.hi, splice.new, splice.shift)
         record.resume, record.revision = splice.resume, patch.revision
     except BaseException:  # an interrupt can come between any two
-        record.text.restore(before[0])
-        record.tokens.restore(before[1])
+        record.text.restore(text_tail)
+        record.tokens.restore(token_tail)
         record.resume, record.revision = resume, patch.revision - 1
         raise
     return patch

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from toktier_jax.errors import ClosedSession, InputError, UnknownSession
+from toktier_jax.sessions.arguments import check_offset, check_text
 from toktier_jax.sessions.engine import Engine, Window
 from toktier_jax.sessions.patch import Patch
 from toktier_jax.sessions.record import Record, flagged
@@ -36,7 +37,7 @@ class Entry:
     counts: Counter[str] = field(default_factory=Counter)
     pins: weakref.WeakSet[Pin] = field(default_factory=weakref.WeakSet)
     copies: weakref.WeakSet[Entry] = field(default_factory=weakref.WeakSet)
-    """Entries that began as copies of this one: what is wrong here can be wrong there."""
+    """Entries that began as copies of this one, while they are in memory: what is wrong here can be wrong there."""
     used: float = field(default_factory=time.monotonic)
     deleted: bool = False
     stale: bool = False
@@ -94,29 +95,29 @@ class Session:
 
     def append(self, text: str) -> Patch:
         """Adds text at the end. Costs in proportion to it."""
-        text = _checked(text)
+        text = check_text(text)
         with self._entry.lock:
             length = self._current().text.length
             return self._change(length, length, text)
 
     def update(self, text: str) -> Patch:
         """Makes the text this one, by what it does not have in common with it at its start and its end."""
-        text = str.__str__(text) if isinstance(text, str) else _checked(text)
+        text = str.__str__(text) if isinstance(text, str) else check_text(text)
         with self._entry.lock:
             old = self._current().text
             start = old.common_prefix(text)
             if start == old.length:
-                return self._change(start, start, _checked(text[start:], start))
+                return self._change(start, start, check_text(text[start:], start))
             most = min(old.length, len(text)) - start
             tail = old.common_suffix(text, most) if most else 0
-            return self._change(start, old.length - tail, _checked(text[start : len(text) - tail], start))
+            return self._change(start, old.length - tail, check_text(text[start : len(text) - tail], start))
 
     def replace(self, start: int, stop: int, text: str) -> Patch:
         """Puts `text` in the place of characters [start, stop)."""
-        text = _checked(text)
+        text = check_text(text)
         with self._entry.lock:
             length = self._current().text.length
-            start, stop = _offset("start", start, length), _offset("stop", stop, length)
+            start, stop = check_offset("start", start, length), check_offset("stop", stop, length)
             if start > stop:
                 raise InputError(f"start {start} is after stop {stop}; nothing was changed")
             return self._change(start, stop, text)
@@ -125,7 +126,7 @@ class Session:
         """Keeps the first `n` characters."""
         with self._entry.lock:
             length = self._current().text.length
-            return self._change(_offset("n", n, length), length, "")
+            return self._change(check_offset("n", n, length), length, "")
 
     def _change(self, start: int, stop: int, text: str) -> Patch:
         began = time.perf_counter()
@@ -264,31 +265,3 @@ def encode_record(engine: Engine, text: str) -> tuple[Record, str]:
     record.tokens.splice(0, 0, flagged(window, 0), 0)
     record.resume = window.decided
     return record, f"by the {window.where}"
-
-
-def _checked(text: Any, start: int = 0) -> str:
-    """The text as str. Raises InputError for other types, lone surrogates and invalid UTF-8. `start`: the character at
-    which it begins in what the caller passed."""
-    if isinstance(text, str):
-        try:
-            str.encode(text)
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"text holds the lone surrogate U+{ord(text[error.start]):04X} at character {start + error.start}, "
-                "which is no character; nothing was changed"
-            ) from error
-        return str.__str__(text)  # whatever its class shows
-    if isinstance(text, bytes | bytearray):
-        try:
-            return bytes(text).decode()
-        except UnicodeDecodeError as error:
-            raise InputError(f"text is not UTF-8 at byte {error.start}; nothing was changed") from error
-    raise InputError(f"text must be str or UTF-8 bytes, not {type(text).__name__}; nothing was changed")
-
-
-def _offset(name: str, value: Any, length: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InputError(f"{name} must be an integer, not {value!r}; nothing was changed")
-    if not 0 <= value <= length:
-        raise InputError(f"{name} {value} is not in 0 to {length}, the text's characters; nothing was changed")
-    return int(value)

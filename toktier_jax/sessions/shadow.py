@@ -68,10 +68,11 @@ class ShadowVerifier:
         *,
         folder: str | os.PathLike[str] | None = None,
         on_mismatch: Callable[[Mismatch], object] | None = None,
-        distrust: Callable[[Entry, str], object] | None = None,
+        distrust: Callable[[Entry, str], Entry | None] | None = None,
         seed: int = 0,
     ) -> None:
-        """`distrust(entry, reason)` is called before anything else; `folder` is made when it is first needed."""
+        """`distrust(entry, reason)` is called before anything else, and returns what is in memory of the session now;
+        `folder` is made when it is first needed."""
         self._engine, self._rate = engine, rate
         self._folder = None if folder is None else Path(folder)
         self._hook, self._distrust = on_mismatch, distrust
@@ -88,11 +89,8 @@ class ShadowVerifier:
 
     def offer(self, entry: Entry) -> None:
         """Maybe verifies what the entry holds now. Called with the entry's lock held."""
-        if self._rate > 0 and self._draw.random() < self._rate:
-            self.verify(entry)
-
-    def verify(self, entry: Entry) -> None:
-        """Verifies what the entry holds now, unless too many wait. Called with the entry's lock held."""
+        if self._rate <= 0 or self._draw.random() >= self._rate:
+            return
         with self._lock:
             if self._closed or self._queue.full():
                 self._counts["dropped"] += 1
@@ -142,7 +140,7 @@ class ShadowVerifier:
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
             try:
-                self._verify(*item)
+                self._verify_copies(*item)
             except Exception as error:  # the verifier must not end, whatever an engine or a hook raises
                 self._error = f"{type(error).__name__}: {error}"
                 self._count("failed")
@@ -154,13 +152,31 @@ class ShadowVerifier:
         with self._lock:
             self._counts[what] += 1
 
-    def _verify(self, entry: Entry, record: Record) -> None:
+    def _verify_copies(self, entry: Entry, record: Record) -> None:
+        """Verifies a record; where it is wrong also those that began as copies of it, and theirs."""
+        errors: list[Exception] = []
+        seen, work = {entry}, [(entry, record)]
+        while work and not self._closed:
+            entry, record = work.pop()
+            for each in self._verify(entry, record, errors):
+                with each.lock:
+                    copies = [copy for copy in each.copies if copy not in seen]
+                for copy in copies:
+                    seen.add(copy)
+                    with copy.lock:
+                        if not copy.deleted and not copy.record.distrust:
+                            work.append((copy, copy.record.copy()))
+        if errors:
+            raise errors[0]
+
+    def _verify(self, entry: Entry, record: Record, errors: list[Exception]) -> list[Entry]:
+        """Verifies a record. Returns the entries that are wrong: this one, and what is in memory of it now."""
         text = str(record.text)
         expected = self._engine.reference_ids(text.encode())
         found = record.tokens.ids()
         self._count("verified")
         if np.array_equal(expected, found):
-            return
+            return []
         self._count("mismatches")
         shorter = min(len(expected), len(found))
         differs = np.flatnonzero(expected[:shorter] != found[:shorter])
@@ -169,7 +185,6 @@ class ShadowVerifier:
         position = int(tokens.starts[0]) if len(tokens.starts) else record.text.byte_length
         around = record.text.char_of_floor(position)
         reason = f"the ids were not the reference's at byte {position} (revision {record.revision})"
-        errors: list[Exception] = []
 
         def attempt(step: Callable[..., T], *arguments: Any) -> T | None:
             try:
@@ -178,14 +193,12 @@ class ShadowVerifier:
                 errors.append(error)
                 return None
 
-        if self._distrust is not None:
-            attempt(self._distrust, entry, reason)
+        now = None if self._distrust is None else attempt(self._distrust, entry, reason)
         small = attempt(self._reproduce, text, around) or _around(text, around, REPRODUCTION // 2)
         path = attempt(self._write, entry, record, small, position)
         if self._hook is not None:
             attempt(self._hook, Mismatch(entry.name, record.revision, small, position, path))
-        if errors:
-            raise errors[0]
+        return [entry] if now is None or now is entry else [entry, now]
 
     def _wrong(self, text: str) -> bool:
         """Whether the engine is; not asked any more once the verifier is closed, so that a search ends."""

@@ -10,22 +10,18 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from toktier_jax.errors import ClosedSession, InputError, RevisionConflict, SessionError, UnknownSession
+from toktier_jax.sessions.arguments import check_folder, check_name, check_number, check_text
 from toktier_jax.sessions.disk import Disk
 from toktier_jax.sessions.engine import Engine, completed, is_engine
 from toktier_jax.sessions.memory import Memory
 from toktier_jax.sessions.policy import Policy
 from toktier_jax.sessions.record import Record, flagged
-from toktier_jax.sessions.session import Entry, Pin, Session, _checked, encode_record
+from toktier_jax.sessions.session import Entry, Pin, Session, encode_record
 from toktier_jax.sessions.shadow import Mismatch, ShadowVerifier
 
 ATTEMPTS = 10
 """Of a change that other processes may get ahead of."""
-
-MOST_NAME = 1024
-"""Characters of a session's name."""
 
 
 class SessionStore:
@@ -55,10 +51,10 @@ class SessionStore:
         Raises InputError where an argument is of another type or out of range, UnsupportedError for a tokenizer with
         truncation or padding, SessionError where `path` cannot be used.
         """
-        _check_number("ttl", ttl, float("inf"))
-        _check_number("max_bytes", max_bytes, float("inf"))
-        _check_number("shadow", shadow, 1)
-        path, quarantine = _check_folder("path", path), _check_folder("quarantine", quarantine)
+        check_number("ttl", ttl)
+        check_number("max_bytes", max_bytes)
+        check_number("shadow", shadow, 1)
+        path, quarantine = check_folder("path", path), check_folder("quarantine", quarantine)
         if not isinstance(policy, Policy | None):
             raise InputError(f"policy must be a Policy or None, not {policy!r}")
         if on_mismatch is not None and not callable(on_mismatch):
@@ -80,11 +76,11 @@ class SessionStore:
     def open(self, name: str, text: str | None = None) -> Session:
         """The session of that name, made if it is new. `text`: what its text shall be."""
         self.check_open()
-        name = _check_name(name)
+        name = check_name(name)
         pin = Pin()
         entry = self._find(name, pin)
         if entry is None:
-            made = self._add(name, *encode_record(self.engine, "" if text is None else _checked(text)))
+            made = self._add(name, *encode_record(self.engine, "" if text is None else check_text(text)))
             if made is not None:
                 return made
             entry = self._find(name, pin)  # another thread was faster
@@ -102,7 +98,7 @@ class SessionStore:
     def get(self, name: str) -> Session:
         """The session of that name. Raises UnknownSession."""
         self.check_open()
-        name = _check_name(name)
+        name = check_name(name)
         pin = Pin()
         entry = self._find(name, pin)
         if entry is None:
@@ -121,7 +117,7 @@ class SessionStore:
     def delete(self, name: str) -> None:
         """Forgets a session, here and on disk; its handles raise UnknownSession from now on. Raises UnknownSession."""
         self.check_open()
-        name = _check_name(name)
+        name = check_name(name)
         entry = self._memory.find(name)
         if entry is not None:
             with entry.lock:
@@ -139,21 +135,22 @@ class SessionStore:
         A hash finds the candidates, the text decides. The result is kept for the next text that begins like it.
         """
         self.check_open()
-        text = _checked(text)
+        text = check_text(text)
         key = self._memory.content.number()
         found = self._memory.content.longest(text)
         source: Entry | None = found[0] if found else None
         if source is not None and source.lock.acquire(blocking=False):
+            entry, pin = None, Pin()
             try:
-                record = None if source.deleted or source.stale else source.record.copy()
+                if not source.deleted and not source.stale:
+                    entry = Entry(key, source.record.copy(), opened=f"as a copy of {source.name!r}")
+                    entry.pins.add(pin)
+                    source.copies.add(entry)
             finally:
                 source.lock.release()
-            if record is not None:
+            if entry is not None:
                 with self._lock:
                     self._counts["content hits"] += 1
-                entry, pin = Entry(key, record, opened=f"as a copy of {source.name!r}"), Pin()
-                entry.pins.add(pin)
-                source.copies.add(entry)
                 session = Session(self, entry, pin)
                 session.update(text)
                 self._supersede(source, entry)
@@ -226,7 +223,7 @@ class SessionStore:
         if isinstance(entry.key, str) and not self._is_stored(entry):
             entry.stale = True
             self._count("conflicts")
-            raise RevisionConflict(f"session {entry.name!r} was changed by another process; read it again")
+            raise RevisionConflict(f"session {entry.name!r} was changed or deleted by another process; read it again")
 
     def observed(self, entry: Entry, changes: Counter[str], seconds: float, kept: int) -> None:
         """After a change that left the first `kept` characters: counters, memory, and the verifier."""
@@ -251,7 +248,7 @@ class SessionStore:
         entry.ids = lambda: None
 
     def fork(self, entry: Entry, name: str) -> Session:
-        name = _check_name(name)
+        name = check_name(name)
         if self._find(name, wait=False) is not None:  # as this session's lock is held
             raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
         made = self._add(name, entry.record.copy(), f"as a fork of {entry.name!r}", parent=entry)
@@ -311,6 +308,8 @@ class SessionStore:
     def _add(self, name: str | int, record: Record, opened: str, parent: Entry | None = None) -> Session | None:
         """A handle on a new session; None where the name was taken meanwhile."""
         entry, pin = Entry(name, record, opened=opened), Pin()
+        if parent is not None:  # its lock is held
+            parent.copies.add(entry)
         with entry.lock:
             if self._memory.put(entry, record.bytes_held if parent is None else 2048, pin) is not entry:
                 return None
@@ -326,8 +325,6 @@ class SessionStore:
         if parent is None:
             self._memory.content.add(entry)
             self._memory.make_room()
-        else:
-            parent.copies.add(entry)
         return Session(self, entry, pin)
 
     def _supersede(self, source: Entry, entry: Entry) -> None:
@@ -338,17 +335,15 @@ class SessionStore:
         self._memory.content.add(entry)
         self._memory.make_room()
 
-    def _distrust(self, entry: Entry, reason: str) -> None:
-        """The session goes on by the reference, also where it left memory since and came back; those that began as
-        copies of it, and are in memory, are verified."""
+    def _distrust(self, entry: Entry, reason: str) -> Entry | None:
+        """The session goes on by the reference, also where it left memory since and came back. Returns what is in
+        memory of it now."""
         stored, pin = self._disk is not None and isinstance(entry.key, str), Pin()
         now = self._find(entry.name, pin) if stored else self._memory.find(entry.key, pin)
-        if now is not None and (now is entry or (stored and now.stored.id == entry.stored.id)):
-            self._go_on_by_reference(now, reason)
-        for each in (entry, now):
-            for copy in list(each.copies) if each is not None else ():
-                with copy.lock:
-                    self._verifier.verify(copy)
+        if now is None or (now is not entry and not (stored and now.stored.id == entry.stored.id)):
+            return None
+        self._go_on_by_reference(now, reason)
+        return now
 
     def _go_on_by_reference(self, entry: Entry, reason: str) -> None:
         with entry.lock:
@@ -385,30 +380,3 @@ def _engine(tok: Any, policy: Policy) -> Engine:
     if not isinstance(tok, Tokenizer):
         raise InputError(f"sessions need a Tokenizer or an Engine, not {type(tok).__name__}")
     return TokenizerEngine(tok, policy)
-
-
-def _check_number(name: str, value: Any, most: float) -> None:
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not number or not 0 <= value <= most:
-        raise InputError(f"{name} must be a number from 0{f' to {most}' if most == 1 else ''}, not {value!r}")
-
-
-def _check_folder(name: str, value: Any) -> Any:
-    if value is None:
-        return None
-    if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in os.fspath(value):
-        raise InputError(f"{name} must be a directory's path or None, not {value!r}")
-    return value
-
-
-def _check_name(name: Any) -> str:
-    """The name as a plain str, whatever its class shows. Raises InputError."""
-    if not isinstance(name, str) or not name:
-        raise InputError(f"a session's name must be a string of at least one character, not {name!r:.80}")
-    if len(name) > MOST_NAME:
-        raise InputError(f"a session's name must have at most {MOST_NAME} characters, not {len(name)}")
-    try:
-        name.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"a session's name holds a lone surrogate at character {error.start}") from error
-    return str.__str__(name)

@@ -138,18 +138,19 @@ def from_hub(name: str) -> Source:
     return from_directory(path)
 
 
-def _is_directory(name: str | os.PathLike[str]) -> bool:
+def _kind_of(path: str | os.PathLike[str]) -> Literal["directory", "file"] | None:
     try:
-        return Path(name).is_dir()
+        return "directory" if Path(path).is_dir() else "file" if Path(path).exists() else None
     except OSError:  # a name that no file can have
-        return False
+        return None
 
 
 def from_pretrained(name: str | os.PathLike[str]) -> Source:
     """A local directory, else a hub id."""
-    if _is_directory(name):
+    kind = _kind_of(name)
+    if kind == "directory":
         return from_directory(name)
-    if not isinstance(name, str) or Path(name).exists():
+    if not isinstance(name, str) or kind == "file":
         raise SpecError(f"{os.fspath(name)!r} is not a directory; use from_file for files")
     return from_hub(name)
 
