@@ -389,6 +389,47 @@ def test_arguments_of_another_kind(arguments: dict[str, Any]) -> None:
         SessionStore(StandIn(), **arguments)
 
 
+@pytest.mark.parametrize("middle", ["untouched", "deleted", "truncated"])
+def test_a_fault_is_found_in_forks_of_forks_and_in_what_was_forked(middle: str) -> None:
+    engine = StandIn(broken=b"fault")
+    with SessionStore(engine, shadow=1.0) as store:
+        store._verifier._rate = 0.0
+        first = store.open("first", "words fault and ")
+        between = first.fork("between")
+        last = between.fork("last")
+        if middle == "deleted":
+            store.delete("between")
+        elif middle == "truncated":
+            between.truncate(5)
+        store._verifier._rate = 1.0
+        last.append("more")
+        assert store._verifier.drain()
+        for each in (first, last):
+            assert np.array_equal(each.ids, expected(engine, each.text))
+
+
+def test_a_session_is_read_as_it_was_at_one_moment(tmp_path: Path) -> None:
+    with SessionStore(StandIn(), tmp_path) as one, SessionStore(StandIn(), tmp_path) as two:
+        session = one.open("a", "words 12 " * 3000)
+        handle, fired = two.get("a"), list[str]()
+        session.append("x 1 ")
+        with pytest.raises(RevisionConflict):
+            handle.append("y")
+
+        def between(statement: str) -> None:
+            if "LEFT JOIN" in statement and not fired:
+                fired.append(statement)
+                session.append("words 12 " * 3000)
+
+        assert two._disk is not None
+        two._disk._connection.set_trace_callback(between)
+        assert handle.text.endswith("x 1 ")
+        two._disk._connection.set_trace_callback(None)
+        assert fired
+        assert two.get("a").text == session.text
+        assert not two.stats()["counts"].keys() & {"damaged", "foreign"}
+
+
 def test_all_copies_of_a_session_found_wrong_are_mended_and_said_once() -> None:
     engine, seen = StandIn(broken=b"fault"), list[str]()
     with SessionStore(engine, shadow=1.0, on_mismatch=lambda found: seen.append(found.session)) as store:

@@ -121,7 +121,12 @@ class Disk:
         """The record of a session; None where there is none, or none that can be used, which is counted."""
         try:
             with self._reading() as connection:
-                raw = self._read(connection, name)
+                connection.execute("BEGIN")  # all of it as it was at one moment, whoever writes
+                try:
+                    raw = self._read(connection, name)
+                finally:
+                    if connection.in_transaction:  # a damaged file ends it
+                        connection.execute("ROLLBACK")
             return None if raw is None else _restored(raw)  # others may use the file meanwhile
         except rows.Unusable as error:
             self._count(str(error))

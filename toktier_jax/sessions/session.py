@@ -26,6 +26,23 @@ class Pin:
     __slots__ = ("__weakref__",)
 
 
+class Family:
+    """Entries that began as copies of one another, while they are in memory: what is wrong in one can be wrong in all.
+    Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._members: weakref.WeakSet[Entry] = weakref.WeakSet()
+
+    def add(self, entry: Entry) -> None:
+        with self._lock:
+            self._members.add(entry)
+
+    def members(self) -> list[Entry]:
+        with self._lock:
+            return list(self._members)
+
+
 @dataclass(eq=False)
 class Entry:
     """A record in memory, and what the store knows of it. `lock` guards everything but `pins` and `used`."""
@@ -36,8 +53,7 @@ class Entry:
     lock: threading.RLock = field(default_factory=threading.RLock)
     counts: Counter[str] = field(default_factory=Counter)
     pins: weakref.WeakSet[Pin] = field(default_factory=weakref.WeakSet)
-    copies: weakref.WeakSet[Entry] = field(default_factory=weakref.WeakSet)
-    """Entries that began as copies of this one, while they are in memory: what is wrong here can be wrong there."""
+    family: Family = field(default_factory=Family)
     used: float = field(default_factory=time.monotonic)
     deleted: bool = False
     stale: bool = False
@@ -49,6 +65,9 @@ class Entry:
     """How the record was made: by which encode, from the disk, or as a fork of another."""
     ids: Callable[[], np.ndarray | None] = lambda: None
     """The ids that were last given out, while someone holds them."""
+
+    def __post_init__(self) -> None:
+        self.family.add(self)
 
     @property
     def name(self) -> str:

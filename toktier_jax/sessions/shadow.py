@@ -140,7 +140,7 @@ class ShadowVerifier:
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
             try:
-                self._verify_copies(*item)
+                self._verify_family(*item)
             except Exception as error:  # the verifier must not end, whatever an engine or a hook raises
                 self._error = f"{type(error).__name__}: {error}"
                 self._count("failed")
@@ -152,20 +152,20 @@ class ShadowVerifier:
         with self._lock:
             self._counts[what] += 1
 
-    def _verify_copies(self, entry: Entry, record: Record) -> None:
-        """Verifies a record; where it is wrong also those that began as copies of it, and theirs."""
+    def _verify_family(self, entry: Entry, record: Record) -> None:
+        """Verifies a record; where it is wrong also those that it began as a copy of, and their copies."""
         errors: list[Exception] = []
         seen, work = {entry}, [(entry, record)]
         while work and not self._closed:
             entry, record = work.pop()
             for each in self._verify(entry, record, errors):
-                with each.lock:
-                    copies = [copy for copy in each.copies if copy not in seen]
-                for copy in copies:
-                    seen.add(copy)
-                    with copy.lock:
-                        if not copy.deleted and not copy.record.distrust:
-                            work.append((copy, copy.record.copy()))
+                for relative in each.family.members():
+                    if relative in seen:
+                        continue
+                    seen.add(relative)
+                    with relative.lock:
+                        if not relative.deleted and not relative.record.distrust:
+                            work.append((relative, relative.record.copy()))
         if errors:
             raise errors[0]
 

@@ -17,7 +17,7 @@ from toktier_jax.sessions.engine import Engine, completed, is_engine
 from toktier_jax.sessions.memory import Memory
 from toktier_jax.sessions.policy import Policy
 from toktier_jax.sessions.record import Record, flagged
-from toktier_jax.sessions.session import Entry, Pin, Session, encode_record
+from toktier_jax.sessions.session import Entry, Family, Pin, Session, encode_record
 from toktier_jax.sessions.shadow import Mismatch, ShadowVerifier
 
 ATTEMPTS = 10
@@ -143,9 +143,9 @@ class SessionStore:
             entry, pin = None, Pin()
             try:
                 if not source.deleted and not source.stale:
-                    entry = Entry(key, source.record.copy(), opened=f"as a copy of {source.name!r}")
+                    opened = f"as a copy of {source.name!r}"
+                    entry = Entry(key, source.record.copy(), opened=opened, family=source.family)
                     entry.pins.add(pin)
-                    source.copies.add(entry)
             finally:
                 source.lock.release()
             if entry is not None:
@@ -307,9 +307,8 @@ class SessionStore:
 
     def _add(self, name: str | int, record: Record, opened: str, parent: Entry | None = None) -> Session | None:
         """A handle on a new session; None where the name was taken meanwhile."""
-        entry, pin = Entry(name, record, opened=opened), Pin()
-        if parent is not None:  # its lock is held
-            parent.copies.add(entry)
+        family = Family() if parent is None else parent.family
+        entry, pin = Entry(name, record, opened=opened, family=family), Pin()
         with entry.lock:
             if self._memory.put(entry, record.bytes_held if parent is None else 2048, pin) is not entry:
                 return None
