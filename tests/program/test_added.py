@@ -9,9 +9,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import toktier_jax as tt
 from tests.reference import added as reference
+from tests.tokenizer_files import added, bpe, tokenizer_json
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.program.added import added_stage, added_tables, double_array, effective_tokens
+from toktier_jax.spec.byte_alphabet import ALPHABET
 from toktier_jax.spec.types import AddedToken
 from toktier_jax.variants import special_as_text
 
@@ -106,3 +109,14 @@ def test_refusals() -> None:
         added_stage([token("x", 1)], lambda content: b"")
     with pytest.raises(UnsupportedError, match="the same as another one when normalized"):
         added_stage([token("X", 1), token("x", 2)], lambda content: content.lower().encode())
+
+
+@pytest.mark.parametrize("flag", ["lstrip", "rstrip", "single_word"])
+def test_tokens_that_look_at_neighbours_after_a_byte_level_normalizer_are_refused(flag: str) -> None:
+    """There a space is a letter to the reference: no flag sees white space."""
+    vocab = {letter: number for number, letter in enumerate(ALPHABET)}
+    tokens = [added(256, "Ab", normalized=True, **{flag: True})]
+    file = tokenizer_json(bpe(vocab, []), normalizer={"type": "ByteLevel"}, added=tokens)
+    tokenizer = tt.Tokenizer.from_bytes(file)
+    assert "looks at its neighbours after a ByteLevel normalizer" in tokenizer.explain().reference[0]
+    assert tokenizer.encode("9 Ab é").ids.tolist() == tokenizer.reference.encode("9 Ab é").ids

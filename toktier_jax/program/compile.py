@@ -63,10 +63,14 @@ def compile_program(of: spec.TokenizerSpec) -> EncodeProgram:
 def _stages(of: spec.TokenizerSpec) -> list[_Stage]:
     """All stages before the model, in the order of the reference."""
     added = effective_tokens(of.added_tokens)
+    unit: Unit = "byte" if any(isinstance(step, spec.ByteLevelNormalizer) for step in of.normalizers) else "char"
+    looking = [each for each in added if each.normalized and (each.lstrip or each.rstrip or each.single_word)]
+    if unit == "byte" and looking:  # for the reference a space is a letter by then, here it is a space
+        name = looking[0].content
+        raise UnsupportedError(f"added token {name!r} looks at its neighbours after a ByteLevel normalizer")
     raw = added_stage([token for token in added if not token.normalized])
     normalized = added_stage([token for token in added if token.normalized], literals_in_text(of))
     stages: list[_Stage | None] = [raw, *normalizer_stages(of), normalized]
-    unit: Unit = "byte" if any(isinstance(step, spec.ByteLevelNormalizer) for step in of.normalizers) else "char"
     for index, step in enumerate(of.pre_tokenizers):
         stages += prefix_stages(of, index)
         stages += split_stages([step], of.dialect, unit=unit)
