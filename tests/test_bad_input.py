@@ -200,7 +200,7 @@ def test_a_tokenizer_is_as_before_after_every_error() -> None:
     made = tt.Tokenizer.from_bytes(FILE)
     for bad in ("\ud800", b"\xff", None):
         with pytest.raises(tt.InputError):
-            made.encode(bad, route=ROUTE)  # pyright: ignore
+            made.encode(bad, route=ROUTE)  # pyright: ignore  # the type is wrong: that is the test
     assert made.explain().calls == {}
     assert made.encode("ab", route=ROUTE).ids.tolist() == [256]
     stream = made.stream_decoder()

@@ -105,7 +105,7 @@ def test_refused_texts_are_counted_not_failed(letters: Alphabet) -> None:
     artifact = artifacts.load(NAME)
     subject = PureSubject(artifact.file, lambda text, found: None)
     refusing = PureSubject(artifact.file, fault)
-    subject.encode = refusing.encode  # type: ignore[method-assign]
+    subject.encode = refusing.encode  # type: ignore[method-assign]  # a double
     report = campaign(subject, oracle_for(artifact.reference), ["a", "it's", "b"])
     assert report.ok
     assert (report.texts, report.refused) == (3, 1)

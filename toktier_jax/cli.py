@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -160,7 +161,7 @@ def encode(arguments: argparse.Namespace) -> int:
 
 
 def decode(arguments: argparse.Namespace) -> int:
-    ids = parse_ids(read(arguments.file), "stdin" if arguments.file == "-" else arguments.file, arguments.spans)
+    ids = parse_ids(read(arguments.file), shown(arguments.file), arguments.spans)
     text = load(arguments.tokenizer).decode(ids, skip_special_tokens=not arguments.keep_special)
     sys.stdout.buffer.write(text.encode())
     return 0
@@ -168,7 +169,7 @@ def decode(arguments: argparse.Namespace) -> int:
 
 def count(arguments: argparse.Namespace) -> int:
     for name in arguments.files:
-        if name != "-" and Path(name).stat() and Path(name).is_dir():  # said before anything is compiled
+        if name != "-" and stat.S_ISDIR(Path(name).stat().st_mode):  # said before anything is compiled
             raise IsADirectoryError(None, "Is a directory", name)
     tokenizer = load(arguments.tokenizer)
     counts: list[tuple[str, int]] = []
@@ -299,6 +300,11 @@ def parse_ids(data: bytes, name: str, spans: bool) -> list[int]:
     return [int(item) for item in items]
 
 
+def shown(name: str) -> str:
+    """A file's name, as messages have it."""
+    return "stdin" if name == "-" else name
+
+
 @contextlib.contextmanager
 def naming(name: str) -> Iterator[None]:
     """Says in which file the text is that is refused."""
@@ -307,7 +313,7 @@ def naming(name: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{'stdin' if name == '-' else name}: {error}") from error
+        raise InputError(f"{shown(name)}: {error}") from error
 
 
 def seconds(text: str) -> float:

@@ -188,7 +188,7 @@ def test_ids_out_of_range() -> None:
     vocabulary, _ = load(None)
     for ids in ([len(vocabulary.strings)], [-1], [1 << 40], [0.5], "abc", [[1]], [True], None):
         with pytest.raises(InputError):
-            decoders.StreamDecoder(vocabulary).push(ids)  # pyright: ignore[reportArgumentType]
+            decoders.StreamDecoder(vocabulary).push(ids)  # pyright: ignore[reportArgumentType]  # wrong: that is the test
 
 
 @pytest.mark.parametrize("part", [{"type": "Foo"}, {}, {"type": "Strip", "content": " "}])

@@ -72,7 +72,7 @@ def reference(form: str, tokens: list[AddedToken], text: str) -> tuple[str, list
 
 
 def check(form: str, tokens: list[AddedToken], text: str) -> None:
-    found = normalize(form, tokens, text.encode(), "parse")  # pyright: ignore[reportArgumentType]
+    found = normalize(form, tokens, text.encode(), "parse")  # pyright: ignore[reportArgumentType]  # a str for a literal
     shown, spans = reference(form, tokens, text)
     assert found.data.decode() == shown, (form, text)
     bounds = np.concatenate([[0], np.cumsum([len(char.encode()) for char in text])])
@@ -107,7 +107,7 @@ def test_the_same_as_the_whole_at_once(form: str):
     rng = np.random.default_rng(5)
     for _ in range(int(60 * SCALE)):
         text = random_text(rng, [*MARKS, *STARTERS, "nothing to be seen here, nothing at all. "], 25)
-        whole, spans = align(form, text), normalize(form, [], text.encode(), "parse")  # pyright: ignore[reportArgumentType]
+        whole, spans = align(form, text), normalize(form, [], text.encode(), "parse")  # pyright: ignore[reportArgumentType]  # a str for a literal
         assert whole.data == spans.data
         for name in ("starts", "ends", "gapped"):
             assert np.array_equal(getattr(whole, name), getattr(spans, name)), (text, name)
@@ -132,7 +132,7 @@ def test_what_is_made_of_parts_stays_apart():
     with pytest.raises(UnsupportedError, match="makes an added token"):
         normalize("NFC", tokens, "cafe\u0301".encode(), "parse")
     for special in ("parse", "text"):
-        found = normalize("NFC", tokens, "[x]\u0301 a\u0301".encode(), special)  # pyright: ignore[reportArgumentType]
+        found = normalize("NFC", tokens, "[x]\u0301 a\u0301".encode(), special)  # pyright: ignore[reportArgumentType]  # a str for a literal
         assert found.data.decode() == "[x]\u0301 á"
     with pytest.raises(UnsupportedError):
         normalize("NFC", [token("a]", 1, special=True), token("á", 2)], "a] a\u0301".encode(), "text")

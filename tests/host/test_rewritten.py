@@ -37,7 +37,7 @@ def test_a_window_on_a_device_is_traced_in_both_lowerings(lowering: Lowering, mo
     block, yes = np.zeros(1 << 12, np.uint8), np.bool_(True)
     cut = functools.partial(cut_with_anchors, lowering=lowering)
     window = jax.eval_shape(cut, program, block, np.int32(3), yes, yes)
-    pieces = Pieces(window.buffer, window.limit, np.int32(OK))  # type: ignore[arg-type]
+    pieces = Pieces(window.buffer, window.limit, np.int32(OK))  # type: ignore[arg-type]  # numpy for jax
     out = jax.eval_shape(encoder(lowering, made._model), program.tables.model, pieces)
     assert out.ids.dtype == np.int32
 

@@ -18,7 +18,7 @@ def rule(behavior: str, invert: bool = False) -> str:
     segments = np.array([at == 0 or char == "|" for at, char in enumerate(TEXT)])
     match = np.array([char.isupper() for char in TEXT])
     starts = segments | match | np.append(True, match[:-1])
-    plan = SplitPlan("char", behavior, invert)  # type: ignore[arg-type]
+    plan = SplitPlan("char", behavior, invert)  # type: ignore[arg-type]  # one of the literals
     begins, removed = apply_rule(plan, jnp.asarray(segments), jnp.asarray(starts), jnp.asarray(match))
     gone = np.zeros(len(TEXT), bool) if removed is None else np.asarray(removed)
     marked = ("/" * bool(start) + char * (not drop) for char, start, drop in zip(TEXT, begins, gone, strict=True))

@@ -86,7 +86,7 @@ def arrays(walker: Walker, text: str, starts: set[int], frozen: set[int], size: 
     return symbols, begins, stays
 
 
-def check(name: str, text: str, size: int, starts: set[int] = frozenset({0}), frozen: set[int] = frozenset()) -> None:  # type: ignore[assignment]
+def check(name: str, text: str, size: int, starts: set[int] = frozenset({0}), frozen: set[int] = frozenset()) -> None:  # type: ignore[assignment]  # frozen
     length = jnp.int32(len(text.encode()))
     begins, match = expected(walker(name), text, starts, frozen)
     given = map(jnp.asarray, arrays(walker(name), text, starts, frozen, size))

@@ -51,7 +51,7 @@ class HashModel:
                 out[b, t] = self._after(tuple(ids[b, order].tolist()))
         return out
 
-    @functools.cache  # noqa: B019
+    @functools.cache  # noqa: B019  # lives as long as the test
     def _after(self, path: tuple[int, ...]) -> np.ndarray:
         vocabulary, rules = vocabulary_of(self.tok), cover_rules(self.tok)
         logits = 2 * np.random.default_rng(list(path)).standard_normal(self.vocab_size).astype(np.float32)

@@ -39,7 +39,7 @@ def test_the_automaton_finds_what_a_search_finds_and_knows_what_may_begin() -> N
 def test_a_long_stop_string_takes_no_time() -> None:
     began = time.process_time()
     given = stops.check_stops(["ab" * 1000, "x" * 2000])
-    shown = outcome._Shown(SimpleNamespace(cut=b"", kept=(0,), context=SimpleNamespace(tail=b"")))  # type: ignore[arg-type]
+    shown = outcome._Shown(SimpleNamespace(cut=b"", kept=(0,), context=SimpleNamespace(tail=b"")))  # type: ignore[arg-type]  # a double
     for _ in range(1999):  # all of it may begin a stop string
         assert shown.push(b"x", given, False) == ""
     assert shown.push(b"y", given, False) == "x" * 1999 + "y"
@@ -48,7 +48,7 @@ def test_a_long_stop_string_takes_no_time() -> None:
 
 def test_nothing_follows_a_stop_string() -> None:
     given = stops.check_stops("stop")
-    shown = outcome._Shown(SimpleNamespace(cut=b"st", kept=(0,), context=SimpleNamespace(tail=b"")))  # type: ignore[arg-type]
+    shown = outcome._Shown(SimpleNamespace(cut=b"st", kept=(0,), context=SimpleNamespace(tail=b"")))  # type: ignore[arg-type]  # a double
     texts = [shown.push(data, given, False) for data in (b"st", b"op s", b"top now", b" and then")]
     assert "".join(texts) == "op "
 

@@ -24,7 +24,7 @@ class StandIn(Engine):
     def __init__(
         self, *, way: str = "anchors", broken: bytes = b"", refused: bytes = b"", fingerprint: str = "stand-in"
     ) -> None:
-        self.info = EngineInfo(fingerprint, (7,), 4, 5, way, "stand-in")  # type: ignore[arg-type]
+        self.info = EngineInfo(fingerprint, (7,), 4, 5, way, "stand-in")  # type: ignore[arg-type]  # a literal
         self.broken, self.refused = broken, refused
         self.windows: list[int] = []
 

@@ -52,7 +52,7 @@ def test_the_start_of_a_text_is_no_place_to_couple(text: str, start: int, stop: 
 def test_stores_of_a_tokenizer_share_what_they_learn() -> None:
     tokenizer = _tokenizer("qwen-3")
     one, other = SessionStore(tokenizer).engine, SessionStore(tokenizer).engine
-    assert one._encoder is other._encoder  # type: ignore[attr-defined]
+    assert one._encoder is other._encoder  # type: ignore[attr-defined]  # of TokenizerEngine
 
 
 def test_why_a_new_text_went_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:

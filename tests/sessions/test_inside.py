@@ -62,5 +62,5 @@ def _opened(name: str) -> tuple[SessionStore, Callable, list[int]]:
         sizes.append(len(text))
         return encode_window(text, at_start=at_start, at_end=at_end)
 
-    store.engine.encode_window = counted  # type: ignore[method-assign]
+    store.engine.encode_window = counted  # type: ignore[method-assign]  # a double
     return store, reference(tokenizer), sizes

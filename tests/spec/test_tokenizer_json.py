@@ -107,7 +107,7 @@ def test_bpe_options() -> None:
     assert (model.dropout, model.unk_token, model.fuse_unk, model.byte_fallback) == (0.5, "b", True, True)
     assert (model.end_of_word_suffix, model.continuing_subword_prefix, model.ignore_merges) == ("b", "", True)
     assert spec.host_only == ("model: dropout 0.5 makes the ids random",)
-    assert read(document(model={**document()["model"], "dropout": 0.0})).model.dropout is None  # pyright: ignore
+    assert read(document(model={**document()["model"], "dropout": 0.0})).model.dropout is None  # pyright: ignore  # a BPE
 
 
 def test_a_merge_listed_twice_has_its_last_rank() -> None:
