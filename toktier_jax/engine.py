@@ -276,8 +276,4 @@ def _to_original(found: DeviceResult, aligned: Alignment) -> DeviceResult:
     """Spans of the normalized text as spans of the original."""
     if not len(found.ids):
         return found
-    last = np.maximum(found.ends - 1, found.starts)
-    empty = found.ends <= found.starts
-    starts = np.append(aligned.starts, aligned.ends[-1:])[found.starts]
-    ends, gapped = (np.where(empty, starts, each[np.minimum(last, len(each) - 1)]) for each in aligned[2:])
-    return DeviceResult(found.ids, starts, ends, gapped)
+    return DeviceResult(found.ids, *aligned.original(found.starts, found.ends))

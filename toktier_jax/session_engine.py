@@ -191,10 +191,7 @@ def _to_original(found: HostWindow, aligned: Alignment, text: bytes, contextual:
     with what is before them."""
     begins = np.append(aligned.starts, len(text))
     closed = np.append(0, aligned.ends)
-    last = np.maximum(found.ends - 1, found.starts)
-    starts, ends = begins[found.starts], aligned.ends[np.minimum(last, len(aligned.ends) - 1)]
-    empty = found.ends <= found.starts
-    ends = np.where(empty, starts, ends)
+    starts, ends, _ = aligned.original(found.starts, found.ends)
     lead = first_bytes(text)
     fixed = np.zeros(len(text) + 1, bool)
     fixed[lead] = ~contextual[np.frombuffer(text.decode().encode("utf-32-le"), np.uint32)]

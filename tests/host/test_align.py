@@ -62,3 +62,15 @@ def test_spans_cover_the_text_in_order(form: Literal["NFC", "NFD", "NFKC", "NFKD
         assert (found.starts[0], found.ends[-1]) == (0, len(data))
         assert (np.maximum(found.starts[1:], found.ends[:-1]) <= found.ends[1:]).all()
         assert absorbed(form, text).shape == (len(text),)
+
+
+def test_a_token_inserted_into_a_character_taken_apart_has_all_of_its_bytes() -> None:
+    starts, ends, _ = align("NFKD", "å").original(np.array([0, 1, 1]), np.array([1, 1, 3]))
+    assert starts.tolist() == [0, 0, 0]
+    assert ends.tolist() == [2, 2, 2]
+
+
+def test_a_token_inserted_before_a_character_is_empty() -> None:
+    starts, ends, _ = align("NFKD", "xå").original(np.array([0, 1, 1]), np.array([1, 1, 4]))
+    assert starts.tolist() == [0, 1, 1]
+    assert ends.tolist() == [1, 1, 3]

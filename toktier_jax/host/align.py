@@ -31,6 +31,18 @@ class Alignment(NamedTuple):
     ends: np.ndarray
     gapped: np.ndarray
 
+    def original(self, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Spans int [n] of tokens of the normalized text, m > 0, as spans of the original: starts, ends, gapped ends.
+
+        An inserted token stays empty, but for one between letters of a character that was taken apart: each of them
+        has all of its bytes, and ends never grow less.
+        """
+        last = np.minimum(np.maximum(ends - 1, starts), len(self.ends) - 1)
+        empty = ends <= starts
+        starts = np.append(self.starts, self.ends[-1:])[starts]
+        ends, gapped = (np.where(empty, starts, each[last]) for each in (self.ends, self.gapped))
+        return starts, np.maximum.accumulate(ends), gapped
+
 
 def align(form: Form, text: str) -> Alignment:
     """The normal form of `text`, a text without added tokens, and its origin. About 2 us a character."""
