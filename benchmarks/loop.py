@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from toktier_jax import Tokenizer, models
 from toktier_jax.sampling import loop as loops
 from toktier_jax.sampling.placement import on_device
+from toktier_jax.sampling.prepare import prepare
 from toktier_jax.sampling.request import Request
 from toktier_jax.sampling.run import Run
 
@@ -69,7 +70,7 @@ def measure(lm: Any, tok: Any, tokens: int, repeats: int) -> dict[str, float]:
 
     def begin() -> Run:
         options = {"boundary": "none", "max_tokens": tokens, "stop_ids": (), "context_start": 0, "temperature": 0.0}
-        run = Run(Request(lm, tok, PROMPT, **options))
+        run = Run(prepare(Request(lm, tok, PROMPT, **options)))
         run.state = on_device(run.state)
         return run
 

@@ -49,17 +49,17 @@ def _number(name: str) -> Callable[[str], float]:
     """The type of an option whose value `generate` takes as `name`."""
 
     def number(text: str) -> float:
-        from toktier_jax.sampling.request import LIMITS
+        from toktier_jax.errors import InputError
+        from toktier_jax.sampling.request import LIMITS, check_number
 
-        low, high = LIMITS[name]
-        whole = isinstance(low, int)
+        value: float | str = text
+        with contextlib.suppress(ValueError):
+            value = int(text) if isinstance(LIMITS[name][0], int) else float(text)
         try:
-            value = int(text) if whole else float(text)
-        except ValueError:
-            value = float("nan")
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{text!r}: expected a {'whole ' * whole}number from {low} to {high}")
-        return value
+            check_number(name, value)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return value  # type: ignore[return-value]  # checked above
 
     return number
 

@@ -214,7 +214,7 @@ def test_what_cannot_be_scored_is_named() -> None:
         ("a", "b\udc00", "the continuation holds a lone surrogate at character 1"),
         ([65], "b", "prompt: list"),
         ("a", 3, "continuation: int"),
-        ("a", b"\xff", "UTF-8 at byte 1"),
+        ("a", b"\xff", "the prompt with the continuation is not UTF-8 at byte 1"),
     ):
         with pytest.raises(InputError, match=message):
             sampling.score(lm, tok, prompt, more)  # type: ignore[arg-type]  # that is the point

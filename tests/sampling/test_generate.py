@@ -489,10 +489,11 @@ def _seconds(call: Any) -> float:
 
 def test_the_loop_keeps_ids_on_the_device(tok: Any, lm: Any) -> None:
     from toktier_jax.sampling.placement import on_device
+    from toktier_jax.sampling.prepare import prepare
     from toktier_jax.sampling.request import Request
     from toktier_jax.sampling.run import Run
 
-    run = Run(Request(lm, tok, "it's a d", max_tokens=8))
+    run = Run(prepare(Request(lm, tok, "it's a d", max_tokens=8)))
     state = on_device(run.state)
     settings = jax.tree.map(jnp.asarray, run.settings)
     loop = loops.loop(lm, run._static(heals=False), run.slots)

@@ -7,8 +7,11 @@ import numpy as np
 from toktier_jax.errors import InputError
 
 
-def unfinished(data: bytes, strict: bool = True) -> bytes:
-    """The last bytes of `data` that begin a character and do not end it. Raises InputError for other invalid UTF-8."""
+def unfinished(data: bytes, strict: bool = True, what: str = "the prompt") -> bytes:
+    """The last bytes of `data` that begin a character and do not end it.
+
+    If `strict`, raises InputError, which names the data `what`, for other invalid UTF-8.
+    """
     part = b""
     for count in range(1, min(3, len(data)) + 1):
         byte = data[-count]
@@ -22,9 +25,7 @@ def unfinished(data: bytes, strict: bool = True) -> bytes:
             if part and not possible(part):
                 raise UnicodeDecodeError("utf-8", data, len(data) - len(part), len(data), "no character begins so")
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"the prompt is not UTF-8 at byte {error.start}, and no bytes after it make it so"
-            ) from None
+            raise InputError(f"{what} is not UTF-8 at byte {error.start}, and no bytes after it make it so") from None
     return part
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from toktier_jax.errors import InputError
 from toktier_jax.sampling.bytetree import PathTree
+from toktier_jax.sampling.characters import unfinished
 from toktier_jax.sampling.covers import Covers, cover_rules
 from toktier_jax.sampling.prompt import NO_CONTEXT, Context, read_prompts, utf8
 from toktier_jax.sampling.request import check_number, divisor
@@ -98,6 +99,7 @@ def score(
         if not isinstance(text, str | bytes | bytearray):
             raise InputError(f"{what}: {type(text).__name__} is neither text nor bytes, which score needs")
     whole = utf8(prompt, "the prompt") + utf8(continuation, "the continuation")
+    unfinished(whole, what="the prompt with the continuation")
     return prompt_logprob(lm, tok, whole, context_start=context_start) - prompt_logprob(
         lm, tok, prompt, context_start=context_start
     )

@@ -65,7 +65,7 @@ def generate(
     `stop`); CapacityError for a PrefixCache that is too short.
     """
     options = dict(locals())
-    run = Run(_request(options, "generate()"))
+    run = Run(prepare(_request(options, "generate()")))
     run.decode()
     completions = run.completions()
     return completions if run.batch else completions[0]
@@ -82,12 +82,11 @@ def stream(lm: Any, tok: TokenizerLike, prompt: Any, **options: Any) -> Iterator
     raises InputError for NaN logits and a constraint that allows nothing.
     """
     options = {"lm": lm, "tok": tok, "prompt": prompt, **options}
-    request = _request(options, "stream()")
-    return _events(request, prepare(request))
+    return _events(prepare(_request(options, "stream()")))
 
 
-def _events(request: Request, ready: Prepared) -> Iterator[Event]:
-    yield from Run(request, ready).events()
+def _events(ready: Prepared) -> Iterator[Event]:
+    yield from Run(ready).events()
 
 
 def _request(options: dict[str, Any], caller: str) -> Request:

@@ -13,8 +13,7 @@ from toktier_jax.sampling.draw import row_keys
 from toktier_jax.sampling.outcome import Events, Reader
 from toktier_jax.sampling.placement import glance, on_device, on_host, owned
 from toktier_jax.sampling.prefill import gatherer, prefill
-from toktier_jax.sampling.prepare import Prepared, prepare
-from toktier_jax.sampling.request import Request
+from toktier_jax.sampling.prepare import Prepared
 from toktier_jax.sampling.results import Completion, Event
 from toktier_jax.sampling.vocabulary import vocabulary_of
 
@@ -22,11 +21,11 @@ from toktier_jax.sampling.vocabulary import vocabulary_of
 class Run:
     """The state of one call. `decode` and `events` may be used once."""
 
-    def __init__(self, request: Request, ready: Prepared | None = None) -> None:
-        """Forwards the prompts and draws the first token of each row; `ready` is what `prepare` made of the request."""
-        ready = prepare(request) if ready is None else ready
-        self.request, self.stops, self.batch, self.settings = request, ready.stops, ready.batch, ready.settings
+    def __init__(self, ready: Prepared) -> None:
+        """Forwards the prompts and draws the first token of each row."""
+        self.request, self.stops, self.batch, self.settings = ready.request, ready.stops, ready.batch, ready.settings
         self.context_length, self.size, self.rows = ready.context_length, ready.size, ready.rows
+        request = self.request
         self.vocabulary = vocabulary_of(request.tok)
         self.params = getattr(request.lm, "params", None)
         self.filled = prefill(request.lm, [row.tree for row in self.rows], ready.room, request.reuse)
