@@ -3,8 +3,8 @@
     python -m benchmarks.campaign [--characters 21000000] [--tokenizers a,b] [--workers 1] [--small] [--out DIR]
 
 Every tokenizer is checked in a process of its own on its share of the characters; what texts these are is said in
-toktier_jax/verify.py. Prints and writes what was counted, by tokenizer as it is done; ends with an error where there is
-a difference. Tokenizers that a file of results has already are not checked again: delete it to begin anew.
+toktier_jax/verify/campaign.py. Prints and writes what was counted, by tokenizer as it is done; ends with an error where
+there is a difference. Tokenizers that a file of results has already are not checked again: delete it to begin anew.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 from tests import artifacts
 from toktier_jax.errors import UnsupportedError
-from toktier_jax.verify import run_campaign
+from toktier_jax.verify.campaign import run_campaign
 
 from . import report, worker
 

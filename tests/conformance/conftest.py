@@ -13,10 +13,10 @@ import pytest
 from tests import artifacts, corpus
 from tests.artifacts import Artifact
 from toktier_jax import engine
-from toktier_jax import subject as subject_module
-from toktier_jax.adversarial import adversarial_text, alphabet, mutated, systematic
-from toktier_jax.oracle import Oracle, oracle_for
-from toktier_jax.verify import DeviceSubject, Difference, Report, compare, token_strings
+from toktier_jax.verify import subject as subject_module
+from toktier_jax.verify.adversarial import adversarial_text, alphabet, mutated, systematic
+from toktier_jax.verify.campaign import DeviceSubject, Difference, Report, compare, token_strings
+from toktier_jax.verify.oracle import Oracle, oracle_for
 
 
 @pytest.fixture(scope="session", autouse=True)

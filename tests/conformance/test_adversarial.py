@@ -8,8 +8,8 @@ import pytest
 
 from tests import artifacts, corpus
 from tests.artifacts import Artifact
-from toktier_jax.oracle import oracle_for
-from toktier_jax.verify import DeviceSubject, Report, compare
+from toktier_jax.verify.campaign import DeviceSubject, Report, compare
+from toktier_jax.verify.oracle import oracle_for
 
 SMALL = 6_000
 LARGE = 1_000_000

@@ -11,8 +11,8 @@ import pytest
 
 import toktier_jax as tt
 from tests import generated
-from toktier_jax.oracle import ReferenceFailed, oracle_for
-from toktier_jax.verify import DeviceSubject, Report, compare
+from toktier_jax.verify.campaign import DeviceSubject, Report, compare
+from toktier_jax.verify.oracle import ReferenceFailed, oracle_for
 
 FILES = 520
 PARTS = 20

@@ -12,8 +12,8 @@ import pytest
 
 from tests import artifacts, corpus
 from tests.artifacts import Artifact
-from toktier_jax.oracle import oracle_for
-from toktier_jax.verify import DeviceSubject, Report, compare
+from toktier_jax.verify.campaign import DeviceSubject, Report, compare
+from toktier_jax.verify.oracle import oracle_for
 
 from .conftest import Subject, first
 

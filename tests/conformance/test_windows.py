@@ -13,10 +13,10 @@ import pytest
 
 from tests import artifacts, corpus
 from tests.artifacts import Artifact
-from toktier_jax.adversarial import adversarial_text, alphabet
 from toktier_jax.session_engine import TokenizerEngine
 from toktier_jax.sessions import Policy
-from toktier_jax.verify import token_strings
+from toktier_jax.verify.adversarial import adversarial_text, alphabet
+from toktier_jax.verify.campaign import token_strings
 
 NAMES = [name for name in artifacts.NAMES if name not in artifacts.FAMILIES and name not in artifacts.ON_REFERENCE]
 

@@ -25,7 +25,7 @@ import numpy as np
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.sessions.engine import Engine
 from toktier_jax.sessions.record import Record
-from toktier_jax.shrink import shrink
+from toktier_jax.verify.shrink import shrink
 
 if TYPE_CHECKING:
     from toktier_jax.sessions.session import Entry

@@ -11,8 +11,8 @@ from tests.reference.characters import in_class
 from tests.reference.pattern import regex_spans
 from tests.reference.tokenizer import ReferenceTokenizer
 from tests.tokenizer_files import added, bpe, tokenizer_json
-from toktier_jax.oracle import ReferenceFailed, TiktokenOracle, TokenizersOracle
 from toktier_jax.program.pattern import parse
+from toktier_jax.verify.oracle import ReferenceFailed, TiktokenOracle, TokenizersOracle
 
 
 def piece_lengths(pieces: list[tuple[bytes, int | None]]) -> list[int]:

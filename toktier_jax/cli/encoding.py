@@ -1,8 +1,4 @@
-"""The command line `toktier-jax`: argument parsing and printing. Each verb is a thin call into the package.
-
-Exit codes: 0 done, 1 the work failed or `verify` / `demo` found a difference, 2 wrong usage. Errors are one line on
-stderr. The package is imported by the verbs that need it, so that `version`, `--help` and usage errors are immediate.
-"""
+"""The verbs `encode`, `decode`, `count`, `explain`, `verify`, `demo` and `version` of the command line."""
 
 from __future__ import annotations
 
@@ -10,23 +6,19 @@ import argparse
 import contextlib
 import importlib.metadata
 import json
-import os
 import platform
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
-from toktier_jax.cli_sessions import add_session_verbs
+from toktier_jax.cli.files import add_tokenizer, keep_executables, load, naming, read, shown
 
-if TYPE_CHECKING:
-    from toktier_jax.tokenizer import Tokenizer
+Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 
 PROGRESS_FROM = 4 << 20
 """Bytes from which `count` shows a progress bar (on a terminal)."""
-
-MODEL_PACKAGES = ("flax", "gguf", "safetensors")
 
 SPANS_FIELDS = 5
 """Fields of a line of `encode --spans`: the id, and two spans."""
@@ -34,68 +26,12 @@ SPANS_FIELDS = 5
 VERSIONED = ("toktier-jax", "jax", "jaxlib", "numpy", "tokenizers")
 
 
-class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        fail(f"{message} (see {self.prog} --help)", 2)
-
-
-def fail(message: str, code: int) -> NoReturn:
-    print(f"toktier-jax: error: {' '.join(message.split())}", file=sys.stderr)
-    raise SystemExit(code)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one verb and returns its exit code."""
-    from toktier_jax.errors import ToktierError
-
-    if sys.stdout is None:
-        fail("the standard output is closed", 1)
-    try:
-        arguments = build_parser().parse_args(argv)
-        verb: Callable[[argparse.Namespace], int] = arguments.verb
-        code = verb(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader went away, as in `encode FILE | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        fail(f"{where}{error.strerror or error}", 1)
-    except ModuleNotFoundError as error:
-        hint = "; pip install 'toktier-jax[models,gguf]' brings it" if error.name in MODEL_PACKAGES else ""
-        fail(f"{error}{hint}", 1)
-    except ToktierError as error:
-        fail(str(error), 1)
-    return code
-
-
-def build_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="toktier-jax", description="Exact tokenization on any XLA device.")
-    verbs = parser.add_subparsers(metavar="VERB", required=True)
-
-    def add(name: str, verb: Callable[[argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
-        sub = verbs.add_parser(name, help=summary, description=summary)
-        sub.set_defaults(verb=verb)
-        return sub
-
-    def add_tokenizer(sub: argparse.ArgumentParser) -> None:
-        text = "a file (tokenizer.json, tekken.json, .gguf), a directory, a hub id, or 'default' (the embedded one)"
-        sub.add_argument("-t", "--tokenizer", default="default", metavar="NAME", help=text)
-
-    def add_encoding(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("--route", choices=("auto", "xla", "reference"), default="auto")
-        text = "special tokens written in the text: parse them to ids, take them as text, or refuse them"
-        sub.add_argument("--special", choices=("parse", "text", "error"), default="parse", help=text)
-        sub.add_argument("--no-template", action="store_true", help="leave out template tokens such as BOS and EOS")
-
+def add_encoding(add: Add) -> None:
+    """Adds the verbs to the parser, by the command line's own `add`."""
     sub = add("encode", encode, "print the ids of a text")
     sub.add_argument("file", nargs="?", default="-", help="a UTF-8 file, or - for stdin (default)")
     add_tokenizer(sub)
-    add_encoding(sub)
+    _add_reading(sub)
     sub.add_argument("--spans", action="store_true", help="also the byte and character spans, a token a line")
     sub.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -117,22 +53,25 @@ def build_parser() -> argparse.ArgumentParser:
 
     sub = add("verify", verify, "compare piece starts and ids with the reference on generated and real text")
     add_tokenizer(sub)
-    sub.add_argument("--seconds", type=seconds, default=30.0, help="how long to search (default 30)")
+    sub.add_argument("--seconds", type=_seconds, default=30.0, help="how long to search (default 30)")
     sub.add_argument("--corpus", type=Path, metavar="DIR", help="text files to draw from as well")
     sub.add_argument("--seed", type=int, default=0)
-
-    add_session_verbs(verbs, add_tokenizer, load)
 
     sub = add("demo", demo, "encode a file with two tokenizers, compare with the reference and time both")
     sub.add_argument("file", nargs="?", type=Path, help="a UTF-8 file (default: the interpreter's own sources)")
 
-    from toktier_jax.cli_sampling import add_sampling
 
-    add_sampling(add)
-
+def add_version(add: Add) -> None:
+    """Adds `version`, the last of all verbs."""
     sub = add("version", version, "print versions")
     sub.add_argument("--json", action="store_true", help="one JSON object")
-    return parser
+
+
+def _add_reading(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--route", choices=("auto", "xla", "reference"), default="auto")
+    text = "special tokens written in the text: parse them to ids, take them as text, or refuse them"
+    sub.add_argument("--special", choices=("parse", "text", "error"), default="parse", help=text)
+    sub.add_argument("--no-template", action="store_true", help="leave out template tokens such as BOS and EOS")
 
 
 def encode(arguments: argparse.Namespace) -> int:
@@ -161,7 +100,7 @@ def encode(arguments: argparse.Namespace) -> int:
 
 
 def decode(arguments: argparse.Namespace) -> int:
-    ids = parse_ids(read(arguments.file), shown(arguments.file), arguments.spans)
+    ids = _parse_ids(read(arguments.file), shown(arguments.file), arguments.spans)
     text = load(arguments.tokenizer).decode(ids, skip_special_tokens=not arguments.keep_special)
     sys.stdout.buffer.write(text.encode())
     return 0
@@ -174,7 +113,7 @@ def count(arguments: argparse.Namespace) -> int:
     tokenizer = load(arguments.tokenizer)
     counts: list[tuple[str, int]] = []
     before = 0
-    with progress(arguments.files) as reach:
+    with _progress(arguments.files) as reach:
         for name in arguments.files:
             data = read(name)
             with naming(name):
@@ -200,7 +139,7 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    from toktier_jax.verify import run_campaign
+    from toktier_jax.verify.campaign import run_campaign
 
     report = run_campaign(
         load(arguments.tokenizer), seconds=arguments.seconds, corpus=arguments.corpus, seed=arguments.seed
@@ -210,8 +149,8 @@ def verify(arguments: argparse.Namespace) -> int:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    from toktier_jax.demo import run_demo
-    from toktier_jax.demo_sampling import show_completions
+    from toktier_jax.demo.encoding import run_demo
+    from toktier_jax.demo.sampling import show_completions
 
     keep_executables()
     equal = run_demo(arguments.file)
@@ -230,50 +169,7 @@ def version(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def load(name: str) -> Tokenizer:
-    """The tokenizer of a file, a directory, a hub id, or the embedded one."""
-    keep_executables()
-    from toktier_jax.tokenizer import Tokenizer
-
-    if name == "default":
-        return Tokenizer.default()
-    path = Path(name)
-    if path.is_file():
-        return Tokenizer.from_file(path)
-    if (path.is_absolute() or name.startswith(".") or path.suffix in (".json", ".gguf")) and not path.is_dir():
-        raise FileNotFoundError(None, "no such tokenizer file", name)
-    return Tokenizer.from_pretrained(name)
-
-
-def keep_executables() -> None:
-    """Has JAX keep what it compiles beside the package's own cache, unless the user has said where: a process that
-    encodes once would else compile for longer than it runs."""
-    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
-        return
-    import jax
-
-    from toktier_jax.program.cache import cache_dir
-
-    try:
-        folder = cache_dir() / "xla"
-    except FileNotFoundError:  # there is no place for it
-        return
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
-
-
-def read(name: str) -> bytes:
-    from toktier_jax.errors import InputError
-
-    if name == "-" and sys.stdin is None:
-        raise InputError("the standard input is closed; name a file")
-    if not name:
-        raise InputError("the name of the file is empty")
-    return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-
-
-def parse_ids(data: bytes, name: str, spans: bool) -> list[int]:
+def _parse_ids(data: bytes, name: str, spans: bool) -> list[int]:
     """Ids as a JSON list, in the JSON object that `encode` prints, or as decimal numbers between white space or commas;
     with `spans` the first field of each line."""
     from toktier_jax.errors import InputError
@@ -300,23 +196,7 @@ def parse_ids(data: bytes, name: str, spans: bool) -> list[int]:
     return [int(item) for item in items]
 
 
-def shown(name: str) -> str:
-    """A file's name, as messages have it."""
-    return "stdin" if name == "-" else name
-
-
-@contextlib.contextmanager
-def naming(name: str) -> Iterator[None]:
-    """Says in which file the text is that is refused."""
-    from toktier_jax.errors import InputError
-
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{shown(name)}: {error}") from error
-
-
-def seconds(text: str) -> float:
+def _seconds(text: str) -> float:
     """A number of seconds, as an option's value."""
     try:
         value = float(text)
@@ -328,7 +208,7 @@ def seconds(text: str) -> float:
 
 
 @contextlib.contextmanager
-def progress(names: Sequence[str]) -> Iterator[Callable[[int], object]]:
+def _progress(names: Sequence[str]) -> Iterator[Callable[[int], object]]:
     """A bar on stderr over the bytes of `names`, where they are many and it is a terminal; yields what sets it."""
     total = sum(Path(name).stat().st_size for name in names if name != "-")
     if total < PROGRESS_FROM or not sys.stderr.isatty():
@@ -338,7 +218,3 @@ def progress(names: Sequence[str]) -> Iterator[Callable[[int], object]]:
 
     with tqdm(total=total, unit="B", unit_scale=True, file=sys.stderr) as bar:
         yield lambda done: bar.update(done - bar.n)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

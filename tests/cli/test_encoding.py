@@ -15,7 +15,9 @@ from types import SimpleNamespace
 import pytest
 import tokenizers
 
-from toktier_jax import cli, demo
+from toktier_jax import cli
+from toktier_jax.cli import encoding
+from toktier_jax.demo import encoding as demo
 
 TEXT = "The quick brown fox, naïve café 数据 <|im_start|>user\n"
 
@@ -136,7 +138,7 @@ def test_count_shows_a_bar_on_large_files_only(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert cli.main(["count", file]) == 0
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(cli, "PROGRESS_FROM", 1)
+    monkeypatch.setattr(encoding, "PROGRESS_FROM", 1)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert cli.main(["count", file]) == 0
     assert "100%" in capsys.readouterr().err
@@ -152,8 +154,8 @@ def test_the_bar_moves_within_a_file(
             progress(len(data))
             return 7
 
-    monkeypatch.setattr(cli, "load", lambda name: Blocks())
-    monkeypatch.setattr(cli, "PROGRESS_FROM", 1)
+    monkeypatch.setattr(encoding, "load", lambda name: Blocks())
+    monkeypatch.setattr(encoding, "PROGRESS_FROM", 1)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert cli.main(["count", file, file]) == 0
     printed = capsys.readouterr()

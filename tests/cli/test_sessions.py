@@ -11,8 +11,8 @@ import pytest
 
 from tests.sessions.standin import StandIn
 from toktier_jax import Tokenizer, cli
-from toktier_jax.cli_sessions import _default_folder
-from toktier_jax.demo_sessions import replay_agent
+from toktier_jax.cli.sessions import _default_folder
+from toktier_jax.demo.sessions import replay_agent
 from toktier_jax.sessions import Window
 
 

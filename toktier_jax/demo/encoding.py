@@ -1,4 +1,4 @@
-"""`toktier-jax demo`: one real file, two tokenizers, the reference beside us in the same run."""
+"""The demo's first part: one real file, two tokenizers, the reference beside us in the same run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from toktier_jax.demo_sessions import replay_agent
+from toktier_jax.demo.sessions import replay_agent
 from toktier_jax.errors import InputError, UnsupportedError
 from toktier_jax.tokenizer import Tokenizer
 

@@ -65,7 +65,7 @@ def test_boundary_prints_nodes_and_leaves(files: list[str], capsys: pytest.Captu
 def test_the_demo_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib.util
 
-    from toktier_jax.demo_sampling import show_completions
+    from toktier_jax.demo.sampling import show_completions
 
     find = importlib.util.find_spec
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from toktier_jax.adversarial import Alphabet, adversarial_text, alphabet, mutated, systematic
 from toktier_jax.errors import InputError, UnsupportedError
-from toktier_jax.oracle import Oracle, ReferenceFailed, oracle_for
-from toktier_jax.shrink import shrink
-from toktier_jax.subject import DeviceSubject, Subject
+from toktier_jax.verify.adversarial import Alphabet, adversarial_text, alphabet, mutated, systematic
+from toktier_jax.verify.oracle import Oracle, ReferenceFailed, oracle_for
+from toktier_jax.verify.shrink import shrink
+from toktier_jax.verify.subject import DeviceSubject, Subject
 
 if TYPE_CHECKING:
     from toktier_jax.tokenizer import Tokenizer

@@ -13,11 +13,11 @@ import pytest
 
 from tests import artifacts
 from tests.reference.tokenizer import Encoded, ReferenceTokenizer
-from toktier_jax.adversarial import Alphabet, alphabet, systematic
 from toktier_jax.errors import InputError, UnsupportedError
-from toktier_jax.oracle import oracle_for
 from toktier_jax.spec.tokenizer_json import read_tokenizer_json
-from toktier_jax.verify import Report, campaign, campaign_texts, read_corpus
+from toktier_jax.verify.adversarial import Alphabet, alphabet, systematic
+from toktier_jax.verify.campaign import Report, campaign, campaign_texts, read_corpus
+from toktier_jax.verify.oracle import oracle_for
 
 NAME = "trained-starcoder"
 

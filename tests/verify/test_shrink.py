@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toktier_jax.shrink import shrink
+from toktier_jax.verify.shrink import shrink
 
 
 def test_only_what_the_failure_needs_is_left() -> None:

@@ -1,4 +1,4 @@
-"""Texts made to break a tokenizer, from its own classes, patterns, literals and tokens. verify.py uses them."""
+"""Texts made to break a tokenizer, from its own classes, patterns, literals and tokens. campaign.py uses them."""
 
 from __future__ import annotations
 

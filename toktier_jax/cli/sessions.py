@@ -10,12 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from toktier_jax.cli.files import add_tokenizer, load, read
+
 if TYPE_CHECKING:
     from toktier_jax.sessions import SessionStore
 
 
-def add_session_verbs(verbs: Any, add_tokenizer: Callable[[argparse.ArgumentParser], None], load: Any) -> None:
-    """Adds `session append|show|list|delete|verify` to the parser's verbs; `load(name)` gives a Tokenizer."""
+def add_sessions(verbs: Any) -> None:
+    """Adds `session append|show|list|delete|verify` to the parser's verbs."""
     summary = "keep the ids of growing texts in a store on disk"
     parser = verbs.add_parser("session", help=summary, description=summary)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
@@ -28,7 +30,7 @@ def add_session_verbs(verbs: Any, add_tokenizer: Callable[[argparse.ArgumentPars
         sub.add_argument("--store", type=Path, metavar="DIR", help=folder)
         sub.add_argument("--json", action="store_true", help="one JSON object")
         add_tokenizer(sub)
-        sub.set_defaults(verb=lambda arguments: _with_store(arguments, action, load))
+        sub.set_defaults(verb=lambda arguments: _with_store(arguments, action))
 
     add("append", _append, "add the text on stdin to a session, which is made if it is new")
     add("show", _show, "print a session's ids, and what is known of it")
@@ -37,9 +39,7 @@ def add_session_verbs(verbs: Any, add_tokenizer: Callable[[argparse.ArgumentPars
     add("verify", _verify, "compare a session with a full encode by the reference")
 
 
-def _with_store(
-    arguments: argparse.Namespace, action: Callable[[argparse.Namespace, SessionStore], int], load: Any
-) -> int:
+def _with_store(arguments: argparse.Namespace, action: Callable[[argparse.Namespace, SessionStore], int]) -> int:
     from toktier_jax.errors import SessionError
     from toktier_jax.sessions import SessionStore
     from toktier_jax.sessions.disk import FILE
@@ -65,7 +65,6 @@ def _default_folder() -> Path:
 
 
 def _append(arguments: argparse.Namespace, store: SessionStore) -> int:
-    from toktier_jax.cli import read
     from toktier_jax.errors import InputError
 
     data = read("-")

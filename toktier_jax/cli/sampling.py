@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toktier_jax.cli.files import load, read
+
 if TYPE_CHECKING:
     from toktier_jax.tokenizer import Tokenizer
 
@@ -144,14 +146,10 @@ def boundary(arguments: argparse.Namespace) -> int:
 
 
 def _tokenizer(arguments: argparse.Namespace) -> Tokenizer:
-    from toktier_jax.cli import load
-
     if arguments.tokenizer is not None:
         return load(arguments.tokenizer)
     return load("default" if arguments.model is None else str(Path(arguments.model)))
 
 
 def _prompt(text: str) -> bytes:
-    from toktier_jax.cli import read
-
     return read("-") if text == "-" else text.encode("utf-8", "surrogateescape")
