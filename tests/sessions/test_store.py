@@ -6,6 +6,7 @@ import enum
 import gc
 import sqlite3
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from tests.sessions.standin import StandIn, expected
 from toktier_jax import ClosedSession, RevisionConflict, SessionStore, UnknownSession
 from toktier_jax.errors import InputError, SessionError
-from toktier_jax.sessions import Policy, Session, rows
+from toktier_jax.sessions import Policy, Session, Window, rows
 from toktier_jax.sessions.disk import FILE, Disk
 from toktier_jax.sessions.session import encode_record
 
@@ -459,3 +460,98 @@ def test_a_patch_is_applied_to_ids(old: Any) -> None:
     patch = session.append("more")
     with pytest.raises(InputError, match="apply takes the ids"):
         patch.apply(old)
+
+
+def test_two_texts_behind_one_beginning_keep_each_other() -> None:
+    """What a text is not continued by, the text stays."""
+    engine, start = StandIn(), "you are a helpful agent " * 4
+    one, other = start + "one " * 500, start + "other " * 500
+    with SessionStore(engine) as store:
+        for text in (one, other):
+            store.encode(text).close()
+        engine.windows.clear()
+        with store.encode(one + "and more") as session:
+            assert np.array_equal(session.ids, expected(engine, one + "and more"))
+        assert max(engine.windows) < 600
+        assert store.stats()["sessions"] == 2, "the text that it continues has gone"
+
+
+@pytest.fixture
+def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Lets seconds pass in no time."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return lambda seconds: now.__setitem__(0, now[0] + seconds)
+
+
+def test_texts_without_a_name_leave_after_their_time(wait: Callable[[float], None]) -> None:
+    with SessionStore(StandIn(), ttl=10) as store:
+        for number in range(8):
+            store.encode(f"{number} " * 100).close()
+            wait(5)
+        assert store.stats()["sessions"] == 3
+
+
+def test_a_session_that_is_read_is_used(wait: Callable[[float], None]) -> None:
+    with SessionStore(StandIn(), ttl=10) as store:
+        session = store.open("a", "some text")
+        for _ in range(4):
+            wait(8)
+            assert session.text == "some text"
+        del session
+        gc.collect()
+        wait(8)
+        assert store.get("a").text == "some text"
+
+
+def test_what_another_store_wrote_is_counted_and_found(tmp_path: Path) -> None:
+    text = "a text that is long enough to be found by what it begins with, and then some"
+    with SessionStore(StandIn(), tmp_path) as ours, SessionStore(StandIn(), tmp_path) as theirs:
+        session = ours.open("a", "short")
+        held = ours.stats()["bytes"]
+        with theirs.get("a") as other:
+            other.update(text * 40)
+        assert ours.get("a").text == text * 40
+        assert ours.stats()["bytes"] - held > len(text) * 40
+        with ours.encode(text * 40 + "more"):
+            assert ours.stats()["counts"]["content hits"] == 1
+        assert len(session)
+
+
+def test_a_reference_that_fails_once_leaves_the_fault_to_be_mended() -> None:
+    class Failing(StandIn):
+        fails = 1
+
+        def encode_reference(self, text: bytes) -> Window:
+            if self.fails:
+                self.fails -= 1
+                raise RuntimeError("not now")
+            return super().encode_reference(text)
+
+        def reference_ids(self, text: bytes) -> np.ndarray:
+            return StandIn().encode_reference(text).ids
+
+    engine = Failing(broken=b"fault")
+    with SessionStore(engine, shadow=1.0) as store:
+        session = store.open("a", "x")
+        for text in (" fault", " and on"):
+            session.append(text)
+            assert store._verifier.drain()
+        assert store.stats()["shadow"]["failed"] == 1
+        assert np.array_equal(session.ids, expected(engine, "x fault and on"))
+        assert session.explain()["way"] == "full"
+
+
+def test_a_session_deleted_while_it_was_made_is_not_found_by_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "a text that is long enough to be found by what it begins with, and then some"
+    with SessionStore(StandIn()) as store:
+        add = store._memory.content.add
+
+        def late(*arguments: Any) -> None:
+            store.delete("a")
+            add(*arguments)
+
+        monkeypatch.setattr(store._memory.content, "add", late)
+        store.open("a", text)
+        monkeypatch.undo()
+        assert store._memory.content.longest(text) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Any
 
@@ -77,12 +77,11 @@ class TextChunks:
         self.dirty = min(self.dirty, first)
         pieces = -(-len(middle) // CHUNK) or 1
         size = -(-len(middle) // pieces) or 1
-        self.chunks[first : last + 1] = [middle[at : at + size] for at in range(0, len(middle), size)]
-        rest = self.chunks[first:]
-        chars = list(accumulate(map(len, rest), initial=self.chars[first]))
-        data = list(accumulate(map(_bytes, rest), initial=self.data[first]))
-        self.length, self.byte_length = chars.pop(), data.pop()
-        self.chars[first:], self.data[first:] = chars, data
+        fresh = [middle[at : at + size] for at in range(0, len(middle), size)]
+        chars, data = self.chars[first], self.data[first]
+        self.chunks[first : last + 1] = fresh
+        self.chars[first:], self.length = _moved(self.chars, self.length, last + 1, map(len, fresh), chars)
+        self.data[first:], self.byte_length = _moved(self.data, self.byte_length, last + 1, map(_bytes, fresh), data)
 
     def byte_of(self, char: int) -> int:
         """The byte at which character `char` begins, or the end."""
@@ -155,6 +154,13 @@ class TextChunks:
 
     def __str__(self) -> str:
         return "".join(self.chunks)
+
+
+def _moved(places: list[int], end: int, kept: int, sizes: Iterable[int], base: int) -> tuple[list[int], int]:
+    """Where chunks begin from `base` on, and their end: fresh ones of these sizes, then those from number `kept` on."""
+    found = list(accumulate(sizes, initial=base))
+    by = found.pop() - (places[kept] if kept < len(places) else end)
+    return [*found, *(place + by for place in places[kept:])], end + by
 
 
 def _bytes(chunk: str) -> int:

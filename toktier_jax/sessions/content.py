@@ -1,4 +1,4 @@
-"""Finds the stored text with the longest common beginning. A hash finds candidates, the texts decide."""
+"""Finds a stored text that a new one shares its beginning with. A hash finds candidates, the texts decide."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LENGTHS = tuple(1 << bits for bits in range(6, 25, 2))
 """Characters of the beginnings that are hashed: 64, 256, … 16 Mi."""
 
 CANDIDATES = 8
-"""Entries kept for one beginning, the latest; as many texts are compared at most."""
+"""Entries kept for one beginning, the latest: as many texts are compared at most, whatever many share a prompt."""
 
 
 class ContentIndex:
@@ -63,8 +63,8 @@ class ContentIndex:
             self._by_hash.pop(key, None)
 
     def longest(self, text: str) -> tuple[Entry, int] | None:
-        """The entry that shares most with the beginning of `text`, and how many characters. Waits for no entry's lock:
-        one that is being changed is passed over."""
+        """Of the latest CANDIDATES entries with the longest hashed beginning of `text`, the one that shares most with
+        it, and how many characters. Waits for no entry's lock: one that is being changed is passed over."""
         for size in reversed(LENGTHS):
             if size > len(text):
                 continue

@@ -41,6 +41,7 @@ class Memory:
 
     def put(self, entry: Entry, size: int, pin: Pin | None = None) -> Entry:
         """Takes in an entry of `size` bytes, unless one of its name is there: returns what is there, held by `pin`."""
+        self._sweep()
         with self.lock:
             self._present(entry.key)
             found = self.entries.setdefault(entry.key, entry)
@@ -51,16 +52,23 @@ class Memory:
             return found
 
     def resize(self, entry: Entry, kept: int) -> None:
-        """After a change of the record: its size, and for the content look-up its beginnings; `kept` characters are as
-        they were."""
+        """After a change of the record, which left the first `kept` characters: its size, and what `index` does."""
         size = entry.record.bytes_held
-        entry.used = time.monotonic()
         with self.lock:
             if self.entries.get(entry.key) is not entry:
                 return
             self.bytes += size - entry.size
             entry.size = size
+        self.index(entry, kept)
+
+    def index(self, entry: Entry, kept: int = 1 << 62) -> None:
+        """Has the content look-up know the beginnings of an entry's text, which has its first `kept` characters yet;
+        one that has left meanwhile stays unknown."""
         self.content.add(entry, kept)
+        with self.lock:
+            if self.entries.get(entry.key) is entry:
+                return
+        self.content.remove(entry)
 
     def forget(self, entry: Entry) -> None:
         with self.lock:

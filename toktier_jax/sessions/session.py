@@ -267,6 +267,7 @@ class Session:
             raise UnknownSession(f"session {self._entry.name!r} was deleted")
         if self._entry.stale:
             self._host.refresh(self._entry)
+        self._entry.used = time.monotonic()
         return self._entry.record
 
     def _snapshot(self) -> Record:

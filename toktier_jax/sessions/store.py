@@ -23,9 +23,12 @@ from toktier_jax.sessions.shadow import Mismatch, ShadowVerifier
 ATTEMPTS = 10
 """Of a change that other processes may get ahead of."""
 
+FORK_BYTES = 2048
+"""Of a fork that shares all blocks, about: it is counted whole once it is changed."""
+
 
 class SessionStore:
-    """Sessions of one tokenizer. Thread-safe: a lock a session; none is held while another session works.
+    """Sessions of one tokenizer. Thread-safe: a lock a session; only reads and writes of the disk wait for each other.
 
     tok        a Tokenizer, or anything that is an Engine
     path       a directory for the store on disk; what a call returned from survives the end of the process
@@ -130,36 +133,31 @@ class SessionStore:
             raise UnknownSession(f"there is no session {name!r}")
 
     def encode(self, text: str) -> Session:
-        """A text without a name: a handle on its ids, made from the longest stored text that it shares a prefix with.
+        """A text without a name: a handle on its ids, made from a stored text that it shares a long prefix with.
 
-        A hash finds the candidates, the text decides. The result is kept for the next text that begins like it.
+        A hash finds the candidates, the texts decide (sessions/content.py). The result is kept for the next text that
+        begins like it, in the place of a nameless one that it continues.
         """
         self.check_open()
         text = check_text(text)
         key = self._memory.content.number()
-        found = self._memory.content.longest(text)
-        source: Entry | None = found[0] if found else None
-        if source is not None and source.lock.acquire(blocking=False):
-            entry, pin = None, Pin()
-            try:
-                if not source.deleted and not source.stale:
-                    opened = f"as a copy of {source.name!r}"
-                    entry = Entry(key, source.record.copy(), opened=opened, family=source.family)
-                    entry.pins.add(pin)
-            finally:
-                source.lock.release()
-            if entry is not None:
-                with self._lock:
-                    self._counts["content hits"] += 1
-                session = Session(self, entry, pin)
-                session.update(text)
-                self._supersede(source, entry)
-                return session
-        with self._lock:
-            self._counts["content misses"] += 1
-        made = self._add(key, *encode_record(self.engine, text))
-        assert made is not None, "numbers are given out once"
-        return made
+        found, pin = self._memory.content.longest(text), Pin()
+        entry = None if found is None else self._copy_of(found[0], key, pin)
+        self._count("content misses" if entry is None else "content hits")
+        if found is None or entry is None:
+            made = self._add(key, *encode_record(self.engine, text))
+            assert made is not None, "numbers are given out once"
+            return made
+        source, common = found
+        continued = common >= entry.record.text.length
+        session = Session(self, entry, pin)
+        session.update(text)
+        if continued and isinstance(source.key, int) and not source.pins:
+            self._memory.forget(source)
+        self._memory.put(entry, entry.record.bytes_held)
+        self._memory.index(entry)
+        self._memory.make_room()
+        return session
 
     def stats(self) -> dict[str, Any]:
         """Counters since the store was opened, and what it holds."""
@@ -246,6 +244,8 @@ class SessionStore:
         entry.record, entry.stored = loaded
         entry.stale = False
         entry.ids = lambda: None
+        self._memory.resize(entry, 0)
+        self._memory.make_room()
 
     def fork(self, entry: Entry, name: str) -> Session:
         name = check_name(name)
@@ -281,7 +281,7 @@ class SessionStore:
         entry = self._memory.put(fresh, record.bytes_held, pin)
         if entry is fresh:
             self._count("loaded")
-        self._memory.content.add(entry)
+        self._memory.index(entry)
         return entry
 
     def _is_there(self, entry: Entry, *, wait: bool) -> bool:
@@ -310,7 +310,7 @@ class SessionStore:
         family = Family() if parent is None else parent.family
         entry, pin = Entry(name, record, opened=opened, family=family), Pin()
         with entry.lock:
-            if self._memory.put(entry, record.bytes_held if parent is None else 2048, pin) is not entry:
+            if self._memory.put(entry, record.bytes_held if parent is None else FORK_BYTES, pin) is not entry:
                 return None
             if self._disk and isinstance(name, str):
                 try:
@@ -322,17 +322,22 @@ class SessionStore:
                         return None
                     raise
         if parent is None:
-            self._memory.content.add(entry)
+            self._memory.index(entry)
             self._memory.make_room()
         return Session(self, entry, pin)
 
-    def _supersede(self, source: Entry, entry: Entry) -> None:
-        """Keeps a nameless text; the nameless one that it continues is of no more use."""
-        if isinstance(source.key, int) and not source.pins and entry.record.resume >= source.record.resume:
-            self._memory.forget(source)
-        self._memory.put(entry, entry.record.bytes_held)
-        self._memory.content.add(entry)
-        self._memory.make_room()
+    def _copy_of(self, source: Entry, key: int, pin: Pin) -> Entry | None:
+        """A nameless entry that begins as `source`, held by `pin`; None where that is being changed, or is no more."""
+        if not source.lock.acquire(blocking=False):
+            return None
+        try:
+            if source.deleted or source.stale:
+                return None
+            entry = Entry(key, source.record.copy(), opened=f"as a copy of {source.name!r}", family=source.family)
+            entry.pins.add(pin)
+            return entry
+        finally:
+            source.lock.release()
 
     def _distrust(self, entry: Entry, reason: str) -> Entry | None:
         """The session goes on by the reference, also where it left memory since and came back. Returns what is in
@@ -355,6 +360,7 @@ class SessionStore:
                 record = self._by_reference(self.begin(entry), reason)
                 try:
                     self.commit(entry, record)
+                    self._memory.resize(entry, record.text.length)
                     break
                 except RevisionConflict:  # another process was faster
                     if not attempt:
@@ -363,7 +369,6 @@ class SessionStore:
 
     def _by_reference(self, record: Record, reason: str) -> Record:
         """The record as the reference makes it, and for the reason given never otherwise from now on."""
-        record.distrust = reason
         text = str(record.text)
         fresh = Record(record.leading, revision=record.revision + 1, distrust=reason)
         fresh.text = record.text
