@@ -46,12 +46,11 @@ def converse(lm: Any, tok: Any, turns: int, start: int) -> list[dict[str, float]
     for turn in range(turns):
         transcript += TOOL.format(n=turn)
         begin = time.perf_counter()
-        ids = tok.encode(transcript, False, route="reference").ids.tolist()
+        ids = tok.encode(transcript, False).ids.tolist()
         anew = sampling.generate(lm, tok, ids, **options)
         fresh = time.perf_counter() - begin
         begin = time.perf_counter()
-        patch = session.update(transcript)
-        cache.keep(patch.keep + 1)  # and the id that the context starts with
+        session.update(transcript)
         ids = session.ids.tolist()
         again = sampling.generate(lm, tok, ids, reuse=cache, **options)
         reused = time.perf_counter() - begin

@@ -17,7 +17,7 @@ AGENTS, TURNS = 16, 8
 
 
 async def handle(store: SessionStore, agent: str, transcript: str) -> Patch:
-    """What a server does with a request: the ids that the model has to compute anew are `patch.ids`."""
+    """What a server does with a request. The model's cache stays valid for the first `patch.keep` ids."""
 
     def work() -> Patch:
         with store.open(agent) as session:

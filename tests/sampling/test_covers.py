@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from toktier_jax.errors import InputError, UnsupportedError
+from toktier_jax.sampling import futures, splits
 from toktier_jax.sampling.covers import cover_rules
 
 from . import brute, small
@@ -129,3 +131,40 @@ def test_the_pair_test_is_the_merges_own_answer() -> None:
         left, right = rng.randrange(300), rng.randrange(300)
         whole = merges.encode(merges.strings[left] + merges.strings[right])
         assert merges.pair(left, right) == (whole == (left, right))
+
+
+@pytest.mark.parametrize("letters", ["ab", "thedampf", "a"])
+def test_a_long_piece_is_what_the_reference_makes_of_it(letters: str) -> None:
+    tok = small.tokenizer()
+    merges, rng = cover_rules(tok).canonical.merges, random.Random(1)
+    for size in (63, 64, 65, 1000):
+        piece = "".join(rng.choices(letters, k=size))
+        assert list(merges.encode(piece.encode())) == tok.reference.encode(piece, add_special_tokens=False).ids
+
+
+def test_rows_walked_a_few_at_a_time_give_the_same_covers(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules, tok = cover_rules(small.tokenizer()), small.tokenizer()
+    text = "it's the donaudampf"
+    ids = tok.reference.encode(text, add_special_tokens=False).ids
+    together = rules.covers(ids, text.encode())
+    monkeypatch.setattr(splits, "_CELLS", 1)
+    rules._known.clear()
+    alone = rules.covers(ids, text.encode())
+    assert alone.nodes == together.nodes
+    assert all(map(np.array_equal, alone.leaves, together.leaves))
+
+
+def test_an_end_that_is_one_long_piece_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splits, "LONGEST", 100)
+    rules, tok = cover_rules(small.tokenizer()), small.tokenizer()
+    for text in ("a" * 99, "word " * 500):
+        ids = tok.reference.encode(text, add_special_tokens=False).ids
+        assert rules.covers(ids, text.encode()).nodes
+    with pytest.raises(UnsupportedError, match=r"exact.* last 101 bytes"):
+        rules.covers(tok.reference.encode("a" * 101, add_special_tokens=False).ids, b"a" * 101)
+
+
+def test_pre_tokenizers_of_too_many_states_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(futures, "MOST", 2)
+    with pytest.raises(UnsupportedError, match=r"exact.*more than 2 states"):
+        _ = futures.Futures(cover_rules(small.tokenizer()).canonical.splitter.stages).all

@@ -18,6 +18,7 @@ from toktier_jax import models, sampling
 from toktier_jax.errors import CapacityError, InputError
 from toktier_jax.sampling import loop as loops
 from toktier_jax.sampling import stops
+from toktier_jax.sampling.healing import Healed, heal
 from toktier_jax.sampling.vocabulary import vocabulary_of
 
 from . import brute, small
@@ -145,6 +146,31 @@ def test_healed_text_begins_with_the_dropped_bytes(tok: Any, lm: Any) -> None:
         out = sampling.generate(lm, tok, "it's ht", boundary="heal", heal_tokens=count, max_tokens=3)
         spells_the_prompt(tok, out, b"it's ht")
         assert out.logprobs[0].conditional or not out.boundary.cut
+
+
+def test_healing_stops_at_what_was_put_before_the_prompt(tok: Any) -> None:
+    vocabulary = vocabulary_of(tok)
+    start, ids = tok.spec.post_processor.before, tuple(tok.encode(" Don", False).ids.tolist())
+    assert (len(start), len(ids), vocabulary.extends(b" Don")) == (1, 2, True)
+    for count in range(1, len(ids) + 3):
+        healed = heal(vocabulary, (*start, *ids), tokens=count, fixed=1)
+        if not vocabulary.extends(healed.rest):
+            assert (count, healed.rest) == (1, b"")
+            continue
+        assert healed.kept == (*start, *ids)[: max(1, 1 + len(ids) - count)]
+        assert healed.rest == tok.decode_bytes(ids)[len(tok.decode_bytes(healed.kept[1:])) :]
+    for count in range(len(ids), len(ids) + 3):  # nothing would remain
+        assert heal(vocabulary, ids, tokens=count) == Healed(ids, b"")
+
+
+def test_a_prompt_beyond_the_context_is_refused_before_its_covers_are_sought(
+    tok: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from toktier_jax.sampling import repair
+
+    monkeypatch.setattr(repair, "cover_rules", None)
+    with pytest.raises(InputError, match=r"the prompt has \d+ tokens and the model's context 48"):
+        sampling.generate(small.model(tok.vocab_size, context=48), tok, "it's " * 100)
 
 
 def test_healing_is_the_masked_and_renormalized_conditional(tok: Any, lm: Any) -> None:
@@ -615,13 +641,14 @@ def test_what_was_generated_is_reused_and_tree_nodes_are_not(tok: Any, lm: Any) 
     assert again.ids == sampling.generate(lm, tok, ids, max_tokens=3, temperature=0).ids
 
 
-def test_after_an_edit_only_what_was_kept_is_reused(tok: Any, lm: Any) -> None:
+def test_after_an_edit_what_is_before_it_is_reused(tok: Any, lm: Any) -> None:
     cache = sampling.PrefixCache(lm, 128)
-    sampling.generate(lm, tok, "it's the thing", max_tokens=2, reuse=cache)
-    cache.keep(3)
-    out = sampling.generate(lm, tok, "it's the thing", max_tokens=2, temperature=0, reuse=cache)
-    assert out.boundary.reused == 3
-    assert out.ids == sampling.generate(lm, tok, "it's the thing", max_tokens=2, temperature=0).ids
+    before, after = ([*tok.encode(text).ids.tolist()] for text in ("it's the thing that", "it's the other one"))
+    shared = next(at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other)
+    sampling.generate(lm, tok, before, max_tokens=2, temperature=0, reuse=cache)
+    out = sampling.generate(lm, tok, after, max_tokens=2, temperature=0, reuse=cache)
+    assert 0 < out.boundary.reused == shared < len(after) - 1
+    assert out.ids == sampling.generate(lm, tok, after, max_tokens=2, temperature=0).ids
 
 
 def test_a_prefix_cache_that_is_too_short_says_so(tok: Any, lm: Any) -> None:

@@ -6,7 +6,6 @@ lowest rank first. Knows no text and no pieces beside the one it is given.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import threading
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from toktier_jax.errors import UnsupportedError
+from toktier_jax.host.heap_merge import LONG, NO_RULE, merge_long
 from toktier_jax.host.refusals import beyond_program
 from toktier_jax.plan import BPEPlan
 from toktier_jax.types import CASCADES, FIRST_CODE, SELF, BPETables, Lexicon
@@ -24,9 +24,6 @@ KEPT = 1 << 17
 
 HOT = 1 << 15
 """Entries of the dictionaries that are asked first."""
-
-_NONE = 1 << 62
-"""The rule of a pair that has none."""
 
 Tokens = tuple[tuple[int, ...], tuple[int, ...]]
 """Ids of a string, and the byte after each within it."""
@@ -88,7 +85,7 @@ class WordMerger:
             made = rows[:, 3] & ~CASCADES
             keys = (rows[:, 0] << 32 | rows[:, 1]).tolist()
             rules = dict(zip(keys, (rows[:, 2] << 32 | made).tolist(), strict=True))
-            self._rules = _Hot(rules, _NONE)
+            self._rules = _Hot(rules, NO_RULE)
             self._strings = _strings(self._tables.lexicon)
             self._base = np.asarray(self._tables.base).tolist()
             plain = self._plan.unit == "byte" and not self._plan.places and min(self._base[0]) >= 0
@@ -134,7 +131,7 @@ class WordMerger:
                 raise beyond_program()
             if self._longest is not None and len(part) > self._longest:
                 raise UnsupportedError(f"a piece of the text has more than {self._longest} bytes to merge")
-            merged = self._merge(*symbols) if len(symbols[0]) < 64 else self._merge_long(*symbols)
+            merged = self._merge(*symbols) if len(symbols[0]) < LONG else merge_long(*symbols, self._rules)
             ids += merged[0]
             ends += [start + end for end in merged[1]]
         return tuple(ids), tuple(ends)
@@ -190,7 +187,7 @@ class WordMerger:
         ranks = [rules[left << 32 | right] for left, right in itertools.pairwise(ids)]
         while ranks:
             best = min(ranks)
-            if best == _NONE:
+            if best == NO_RULE:
                 break
             at = ranks.index(best)
             ids[at] = new = best & 0xFFFFFFFF
@@ -201,45 +198,6 @@ class WordMerger:
             if at < len(ranks):
                 ranks[at] = rules[new << 32 | ids[at + 1]]
         return ids, ends
-
-    def _merge_long(self, ids: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
-        """The same by a heap and a linked list: n log n."""
-        rules = self._rules
-        count = len(ids)
-        after, before = list(range(1, count + 1)), list(range(-1, count - 1))
-        alive = [True] * count
-        heap: list[tuple[int, int, int, int, int]] = []
-
-        def offer(at: int) -> None:
-            follower = after[at]
-            if follower < count:
-                rule = rules[ids[at] << 32 | ids[follower]]
-                if rule != _NONE:
-                    heap.append((rule >> 32, at, rule & 0xFFFFFFFF, ids[at], ids[follower]))
-
-        for at in range(count):
-            offer(at)
-        heapq.heapify(heap)
-        while heap:
-            _, at, new, left, right = heapq.heappop(heap)
-            if not alive[at] or ids[at] != left:
-                continue
-            follower = after[at]
-            if follower >= count or ids[follower] != right:
-                continue
-            ids[at], ends[at] = new, ends[follower]
-            alive[follower] = False
-            after[at] = after[follower]
-            if after[at] < count:
-                before[after[at]] = at
-            for place in (before[at], at):
-                if place >= 0:
-                    size = len(heap)
-                    offer(place)
-                    if len(heap) > size:
-                        heapq.heappush(heap, heap.pop())
-        kept = [at for at in range(count) if alive[at]]
-        return [ids[at] for at in kept], [ends[at] for at in kept]
 
 
 def _strings(lexicon: Lexicon) -> dict[tuple[bytes, int], int]:

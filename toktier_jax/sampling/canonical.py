@@ -102,13 +102,17 @@ class Canonical:
         for token in path:
             edges.append(edges[-1] + len(self.vocabulary.strings[token]))
         wrong = np.zeros(len(owner), bool)
-        known = self.vocabulary.by_bytes
+        known, longest = self.vocabulary.by_bytes, self.vocabulary.longest
         counts = np.cumsum(starts, axis=1)
         rows = np.arange(len(owner))
         for i, a in enumerate(edges[:-1]):
             for b in edges[i + 2 :]:
+                if b - a > longest:
+                    break
                 if before[a:b] in known:
                     wrong |= starts[:, a] & starts[:, b] & (counts[:, b] - counts[:, a] == 1)
+            if edges[-1] - a >= longest:
+                continue
             both = np.array([before[a:] + string in known for string in strings])[owner]
             wrong |= both & starts[:, a] & starts[rows, ends] & (counts[rows, ends] - counts[:, a] == 1)
         return wrong

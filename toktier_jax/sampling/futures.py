@@ -10,12 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from toktier_jax.errors import UnsupportedError
 from toktier_jax.program.classes import partition
 from toktier_jax.program.split import SplitStage
 from toktier_jax.sampling import characters, walks
 from toktier_jax.types import END, GAP_START
 
 MOST = 512
+"""Joint states of the stages at a text's end, at most: each costs every cover a row. Known files have up to 29."""
 
 
 class Futures:
@@ -59,7 +61,11 @@ class Futures:
         """Continuations that lead to every state which the stages can be in at a text's end; b"" is its end."""
         start = tuple(END for _ in self.stages)
         found, fresh = {start: ""}, [start]
-        while fresh and len(found) < MOST:
+        while fresh:
+            if len(found) > MOST:
+                raise UnsupportedError(
+                    f'boundary="exact" with pre-tokenizers of more than {MOST} states together; use boundary="heal"'
+                )
             state, fresh = fresh[0], fresh[1:]
             for char in self._examples:
                 classes = [int(of[ord(char)]) for of in self.of_code]

@@ -40,11 +40,12 @@ def heal(
         if not vocabulary.strings[id]:  # special, or without bytes: never crossed
             break
         droppable += 1
-    if droppable == len(ids):
-        droppable -= 1  # no special token before: one token has to stay as context
+    bare = droppable == len(ids)
+    if bare:
+        droppable -= 1  # nothing before that stays: one token has to, as context
     wanted = _auto(vocabulary, ids, droppable, tail) if tokens == "auto" else tokens - (1 if tail else 0)
     count = max(0, min(wanted, droppable))
-    if tokens != "auto" and wanted > droppable == len(ids) - 1 and not tail:
+    if bare and tokens != "auto" and wanted > droppable and not tail:
         count = 0  # nothing would remain: the prompt stays as it is
     rest = b"".join(vocabulary.strings[id] for id in ids[len(ids) - count :]) + tail
     if not tail and not vocabulary.extends(rest):

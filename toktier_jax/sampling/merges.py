@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from toktier_jax.errors import InputError, UnsupportedError
+from toktier_jax.host.heap_merge import LONG, NO_RULE, merge_long
 from toktier_jax.spec.byte_alphabet import from_alphabet
 from toktier_jax.spec.types import BPE, BytePairRanks, TokenizerSpec
 
@@ -27,6 +28,20 @@ class Rules(Protocol):
         ...
 
 
+class _Packed(dict[int, int]):
+    """Rules as host/heap_merge.py takes them; those that were asked for."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def __missing__(self, pair: int) -> int:
+        rule = self._rules(pair >> 32, pair & 0xFFFFFFFF)
+        if len(self) >= _KEPT:
+            self.clear()
+        self[pair] = found = NO_RULE if rule is None else rule[0] << 32 | rule[1]
+        return found
+
+
 class Merges:
     """The merges of a byte-level tokenizer.
 
@@ -36,12 +51,15 @@ class Merges:
 
     def __init__(self, strings: Sequence[bytes], units: dict[int, int], rules: Rules, whole: bool) -> None:
         self.strings, self.units, self.rules, self.whole = strings, units, rules, whole
+        self._packed = _Packed(rules)
         self._pairs: dict[tuple[int, int], bool] = {}
         self._made: dict[int, tuple[int, int, int, bool] | None] = {}
 
     def encode(self, piece: bytes) -> tuple[int, ...]:
         """Ids of a piece by the merges alone. Raises InputError for a byte without a token."""
-        return tuple(self._merge(piece)[0])
+        if len(piece) < LONG:
+            return tuple(self._merge(piece)[0])
+        return tuple(merge_long(self._symbols(piece), list(range(1, len(piece) + 1)), self._packed)[0])
 
     def reachable(self, id: int) -> bool:
         """Whether the merges make this token of its own bytes."""
@@ -57,13 +75,8 @@ class Merges:
         return known
 
     def _merge(self, piece: bytes) -> tuple[list[int], list[tuple[int, int, int]]]:
-        """Ids, and the merges (left, right, rank) in the order in which they were done."""
-        try:
-            ids = [self.units[byte] for byte in piece]
-        except KeyError as error:
-            raise InputError(
-                f'the vocabulary cannot spell byte 0x{error.args[0]:02x} of the prompt; use boundary="none"'
-            ) from None
+        """Ids, and the merges (left, right, rank) in the order in which they were done. Quadratic: for short pieces."""
+        ids = self._symbols(piece)
         done: list[tuple[int, int, int]] = []
         found = [self.rules(left, right) for left, right in itertools.pairwise(ids)]
         while True:
@@ -80,6 +93,14 @@ class Merges:
                 found[at - 1] = self.rules(ids[at - 1], ids[at])
             if at < len(found):
                 found[at] = self.rules(ids[at], ids[at + 1])
+
+    def _symbols(self, piece: bytes) -> list[int]:
+        try:
+            return [self.units[byte] for byte in piece]
+        except KeyError as error:
+            raise InputError(
+                f'the vocabulary cannot spell byte 0x{error.args[0]:02x} of the prompt; use boundary="none"'
+            ) from None
 
     def _parts(self, id: int) -> tuple[int, int, int, bool] | None:
         """(left, right, rank, whether ranks rise) of the last merge of a token; None where merges do not make it.

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32
 
-from toktier_jax.errors import CapacityError, InputError
+from toktier_jax.errors import CapacityError
 from toktier_jax.sampling.per_model import per_model
 from toktier_jax.sampling.tree import Tree
 
@@ -35,12 +35,6 @@ class PrefixCache:
         self.lm, self.capacity = lm, bucket(length)
         self.ids: tuple[int, ...] = ()
         self._cache: Any = None
-
-    def keep(self, count: int) -> None:
-        """Forgets all but the first `count` ids: `Patch.keep` of a session, after an edit."""
-        if count < 0:
-            raise InputError(f"keep({count}): expected a number of ids")
-        self.ids = self.ids[:count]
 
     def take(self, trunk: Sequence[int]) -> tuple[Any, int]:
         """The cache rolled back to what it shares with `trunk`, its last id left out; and how many ids that are."""

@@ -36,6 +36,8 @@ class Boundary:
 
 def repair(request: Request, context: Context, limit: int) -> Boundary:
     """The boundary of a prompt. Raises InputError for one without covers or context, or of `limit` tokens or more."""
+    if len(context.ids) > limit:  # before its covers are looked for, which costs in proportion to it
+        raise InputError(f"the prompt has {len(context.ids)} tokens and the model's context {limit}")
     found = _exact(request, context) if context.mode == "exact" and context.text else _healed(request, context)
     if not found.tree.trunk:
         raise InputError(NO_CONTEXT)

@@ -20,7 +20,12 @@ from toktier_jax.sampling.futures import Futures
 from toktier_jax.spec import types
 from toktier_jax.types import ANYTHING, BEGIN, COLLAPSED
 
-_CHUNK = 4096
+_CHUNK, _CELLS = 4096, 1 << 22
+"""Rows that are walked together, at most, and their bytes: a walk has some ten arrays of them."""
+
+LONGEST = 1 << 15
+"""Bytes at a prompt's end whose pieces may be undecided, at most: each takes a fifth of a millisecond or more."""
+
 _LAST = 8
 """Bytes at a text's end in which its last character lies."""
 
@@ -65,7 +70,8 @@ class Splitter:
     def open(self, data: bytes, limit: int | None = None) -> Open:
         """The undecided end of a text, at the latest from byte `limit` on, where an added token may begin.
 
-        `data` may end inside a character; other invalid UTF-8 raises InputError.
+        `data` may end inside a character; other invalid UTF-8 raises InputError, an end of more than LONGEST bytes
+        UnsupportedError.
         """
         whole = data[: len(data) - len(unfinished(data))][:limit]
         text = whole.decode()
@@ -90,6 +96,11 @@ class Splitter:
         if all(stage.plan.behavior == "Isolated" for stage in self.stages):  # merging rules look at the piece before
             cut = int(np.flatnonzero(starts[: decided + 1]).max(initial=0))
         start = len(text[:cut].encode())
+        if len(data) - start > LONGEST:
+            raise UnsupportedError(
+                f'boundary="exact" where the last {len(data) - start} bytes may all be one piece (the limit is '
+                f'{LONGEST}); use boundary="heal"'
+            )
         return Open(start, data[start:], tuple(int(left[cut]) for left in lefts))
 
     def final(self, begin: Open) -> np.ndarray:
@@ -121,8 +132,9 @@ class Splitter:
             return np.zeros(0, np.int64), np.zeros((0, width + 1), bool)
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         owners, parts = [], []
-        for at in range(0, len(order), _CHUNK):  # of like length: a walk takes as many steps as the longest has bytes
-            chunk = order[at : at + _CHUNK]
+        count = max(1, min(_CHUNK, _CELLS // (width + 1)))
+        for at in range(0, len(order), count):  # of like length: a walk takes as many steps as the longest has bytes
+            chunk = order[at : at + count]
             starts, valid = self._starts([texts[i] for i in chunk], begin.lefts, width + 1)
             owners.append(np.array([owner[i] for i in chunk], np.int64)[valid])
             parts.append(starts[valid])
