@@ -6,6 +6,7 @@ import gzip
 import importlib.resources
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -246,3 +247,12 @@ def test_demo_text_is_over_a_megabyte() -> None:
 def test_module_runs_as_a_program() -> None:
     child = subprocess.run([sys.executable, "-m", "toktier_jax", "version"], capture_output=True, text=True, check=True)
     assert "tokenizers" in child.stdout
+
+
+def test_a_name_that_is_no_utf8_is_printed_as_it_is(tmp_path: Path) -> None:
+    names = [os.path.join(os.fsencode(tmp_path), name) for name in (b"a\xff", b"b")]
+    for name in names:
+        Path(os.fsdecode(name)).write_text("text")
+    run = subprocess.run([sys.executable, "-m", "toktier_jax", "count", *names], capture_output=True, check=False)
+    assert (run.returncode, run.stderr) == (0, b"")
+    assert [line.split(b"\t")[1] for line in run.stdout.splitlines()] == [*names, b"total"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import numpy as np
 import pytest
 
+import toktier_jax as tt
 from toktier_jax.errors import InputError, UnsupportedError
 from toktier_jax.sampling import futures, splits
 from toktier_jax.sampling.covers import cover_rules
@@ -114,10 +116,6 @@ def test_bytes_that_can_never_become_utf8_are_an_error(prompt: bytes) -> None:
 
 
 def test_what_has_no_covers_is_refused_by_name() -> None:
-    import json
-
-    import toktier_jax as tt
-
     data = json.loads(small.tokenizer_json())
     data["normalizer"] = {"type": "Lowercase"}
     with pytest.raises(UnsupportedError, match=r"exact.*Lowercase"):
@@ -168,3 +166,26 @@ def test_pre_tokenizers_of_too_many_states_are_refused_by_name(monkeypatch: pyte
     monkeypatch.setattr(futures, "MOST", 2)
     with pytest.raises(UnsupportedError, match=r"exact.*more than 2 states"):
         _ = futures.Futures(cover_rules(small.tokenizer()).canonical.splitter.stages).all
+
+
+@pytest.mark.parametrize(
+    "contents", [["  ", "   "], ["ab<x>", "<x>"], ["abab"], ["ab", "bc"], ["<think>", "think"]], ids=str
+)
+def test_added_tokens_that_can_overlap_are_refused_by_name(contents: list[str]) -> None:
+    """Which of them a text holds depends on what is before both."""
+    with pytest.raises(UnsupportedError, match=r"exact.*which can overlap"):
+        cover_rules(with_added(contents))
+
+
+def test_added_tokens_that_cannot_overlap_have_covers() -> None:
+    tok = with_added(["<think>", "</think>", "<|a|>", "-a"])
+    for prompt in (b"a <th", b"a -", b"a<|", b"</think"):
+        check(tok, prompt)
+
+
+def with_added(contents: list[str]) -> tt.Tokenizer:
+    data = json.loads(small.tokenizer_json())
+    plain = dict.fromkeys(("special", "normalized", "single_word", "lstrip", "rstrip"), False)
+    first = 1 + max(data["model"]["vocab"].values())
+    data["added_tokens"] = [{"id": first + n, "content": content, **plain} for n, content in enumerate(contents)]
+    return tt.Tokenizer.from_bytes(json.dumps(data).encode())

@@ -229,3 +229,14 @@ def test_without_bos_the_context_has_to_be_given_and_id_0_is_one() -> None:
     out = sampling.generate(lm, tok, "it", context_start=0, max_tokens=2)
     assert out.boundary.kept[0] == 0
     assert np.isfinite(sampling.prompt_logprob(lm, tok, "it", context_start=0))
+
+
+def test_a_special_token_that_the_prompt_begins_cannot_be_scored() -> None:
+    """As text it has no probability, and as a token it is no continuation of what begins it."""
+    tok = small.tokenizer(bos=True)
+    lm = small.model(tok.vocab_size)
+    for prompt, more in (("a<|e", "nd|>"), ("a<|end|", "> b"), ("<", "|end|>")):
+        with pytest.raises(InputError, match=r"ends the special token '<\|end\|>'"):
+            sampling.score(lm, tok, prompt, more)
+    for prompt, more in (("a", "<|end|>"), ("a<|end|>", " b"), ("a<|e", "nd|"), ("", "a")):
+        assert sampling.score(lm, tok, prompt, more) <= 0

@@ -907,3 +907,69 @@ def test_a_model_is_given_back_when_its_user_drops_it(tok: Any) -> None:
     del lm
     gc.collect()
     assert gone() is None
+
+
+# ---- stop ids at the prompt's end ----
+
+
+@pytest.mark.parametrize("boundary", ["exact", "heal"])
+def test_a_stop_id_that_straddles_the_prompts_end_ends_the_text_and_stays(tok: Any, boundary: Any) -> None:
+    vocabulary = vocabulary_of(tok)
+    strings = vocabulary.strings
+    stop = max(range(tok.vocab_size), key=lambda id: len(strings[id]) if strings[id].isascii() else 0)
+    text = strings[stop][:-2].decode()
+    out = sampling.generate(
+        HashModel(tok, favour=(b"", stop)), tok, text, boundary=boundary, heal_tokens=99, stop_ids=[stop],
+        max_tokens=4, temperature=0,
+    )  # fmt: skip
+    assert (out.ids[-1], out.data, out.finish_reason) == (stop, strings[stop][-2:], "stop")
+    spells_the_prompt(tok, out, text.encode())
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_stop_id_inside_the_prompt_stops_nothing(tok: Any, lm: Any, boundary: Any) -> None:
+    every = list(range(tok.vocab_size))
+    out = sampling.generate(lm, tok, "it'", boundary=boundary, stop_ids=every, max_tokens=4, temperature=0)
+    assert out.finish_reason == "stop"
+    spells_the_prompt(tok, out, b"it'")
+
+
+def test_numbers_of_numpy_are_numbers(tok: Any, lm: Any) -> None:
+    plain = {"max_tokens": 3, "top_k": 5, "seed": 7, "logprobs": 2, "heal_tokens": 2}
+    numpy: Any = {name: np.int64(value) for name, value in plain.items()}
+    for boundary in BOUNDARIES:
+        ours, theirs = (
+            sampling.generate(lm, tok, "it's", boundary=boundary, top_p=top_p, **options)
+            for options, top_p in ((numpy, np.float32(0.5)), (plain, 0.5))
+        )
+        assert ours == theirs
+
+
+def test_a_context_that_the_text_begins_with_is_not_put_before_it_again(tok: Any, lm: Any) -> None:
+    bare = small.tokenizer()
+    start = bare.reference.token_to_id("<|start|>")
+    ids = [start, *bare.encode("abc", False).ids.tolist()]
+    for prompt in ("<|start|>abc", ids, "abc"):
+        out = sampling.generate(lm, bare, prompt, boundary="none", context_start=start, max_tokens=1)
+        assert list(out.boundary.kept) == ids
+
+
+@pytest.mark.parametrize("length", [None, 1.5, -1, 0, True])
+def test_a_prefix_cache_of_no_length(lm: Any, length: Any) -> None:
+    with pytest.raises(InputError, match="expected a whole number of slots"):
+        sampling.PrefixCache(lm, length)
+
+
+def test_what_is_no_tokenizer_or_model_is_named(tok: Any, lm: Any) -> None:
+    for other in (None, tok.reference):
+        with pytest.raises(InputError, match=r"tok: \w+ is no toktier_jax.Tokenizer"):
+            sampling.generate(lm, other, "a")
+    with pytest.raises(InputError, match="is no Model"):
+        sampling.PrefixCache(None, 8)
+    with pytest.raises(InputError, match="NoneType is no path"):
+        models.load(None)  # type: ignore[arg-type]  # that is the point
+
+
+def test_any_kind_of_bytes_is_text(tok: Any, lm: Any) -> None:
+    outs = [sampling.generate(lm, tok, kind(b"it's"), max_tokens=2) for kind in (bytes, bytearray, memoryview)]
+    assert outs[0] == outs[1] == outs[2]

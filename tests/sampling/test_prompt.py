@@ -10,6 +10,7 @@ import pytest
 import toktier_jax as tt
 from toktier_jax import sampling
 from toktier_jax.errors import InputError
+from toktier_jax.sampling.vocabulary import Vocabulary
 
 from . import small
 
@@ -49,3 +50,16 @@ def test_a_prompt_that_the_file_truncates_is_an_error() -> None:
             sampling.generate(lm, tok, "it's 1234 5678", boundary=boundary, max_tokens=2)
     with pytest.raises(InputError, match="file truncates this prompt"):
         sampling.prompt_logprob(lm, tok, "it's 1234 5678")
+
+
+def test_a_spelling_takes_the_longest_token_that_leaves_one() -> None:
+    strings = (b"ab", b"a", b"bc", b"", b"abcd")
+    vocabulary = Vocabulary(strings, frozenset(), frozenset(), {})
+    assert vocabulary.spelling(b"") == []
+    assert vocabulary.spelling(b"abc") == [1, 2], "after ab nothing spells c"
+    assert vocabulary.spelling(b"abab") == [0, 0]
+    assert vocabulary.spelling(b"abcda") == [4, 1]
+    with pytest.raises(InputError, match="no tokens of the vocabulary spell b'abc'"):
+        Vocabulary((b"ab", b"bc"), frozenset(), frozenset(), {}).spelling(b"abc")
+    with pytest.raises(InputError, match="cannot spell byte 0x78 at offset 1"):
+        vocabulary.spelling(b"ax")

@@ -119,3 +119,7 @@ def test_where_neighbours_change_a_token_it_is_neither_healed_nor_stopped_at(dec
         with pytest.raises(UnsupportedError, match=f'boundary="{boundary}" with the decoder {name}'):
             sampling.generate(lm, tok, "hello wor", boundary=boundary, **options)
     assert len(sampling.generate(lm, tok, "hello wor", boundary="none", stop_ids=(), **options).ids) == 2
+
+
+def test_a_stop_string_may_be_any_kind_of_bytes() -> None:
+    assert stops.check_stops(bytearray(b"ab")).strings == stops.check_stops([bytearray(b"ab")]).strings == (b"ab",)

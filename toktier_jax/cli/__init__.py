@@ -7,6 +7,7 @@ stderr. The package is imported by the verbs that need it, so that `version`, `-
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -37,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     if sys.stdout is None:
         fail("the standard output is closed", 1)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files are printed as they came
     try:
         arguments = build_parser().parse_args(argv)
         verb: Callable[[argparse.Namespace], int] = arguments.verb

@@ -55,8 +55,9 @@ def _number(name: str) -> Callable[[str], float]:
         from toktier_jax.sampling.request import LIMITS, check_number
 
         value: float | str = text
-        with contextlib.suppress(ValueError):
-            value = int(text) if isinstance(LIMITS[name][0], int) else float(text)
+        if "_" not in text:  # which Python's own numbers may have
+            with contextlib.suppress(ValueError):
+                value = int(text) if isinstance(LIMITS[name][0], int) else float(text)
         try:
             check_number(name, value)
         except InputError as error:
@@ -94,7 +95,7 @@ def _option_names() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(str(error).replace("Pass context_start=", "Pass --context-start ")) from error
+        raise InputError(str(error).replace("context_start=", "--context-start ")) from error
 
 
 @_option_names()

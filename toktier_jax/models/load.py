@@ -18,6 +18,8 @@ def load(path: str | PathLike[str], dtype: str = "float32") -> CausalLM:
     "float32" or "bfloat16"; logits are float32. Raises InputError (no such path), UnsupportedError (another
     architecture or feature, by name) and SpecError (damaged or incomplete files; weights missing or of another shape).
     """
+    if not isinstance(path, str | PathLike):
+        raise InputError(f"path: {type(path).__name__} is no path of a model directory or a GGUF file")
     path = Path(path)
     if path.is_dir():
         return load_directory(path, dtype)

@@ -66,7 +66,7 @@ def allowed(
 
     def _spelled(rest: bytes) -> bool:
         at, seen = state, mask
-        for id in vocabulary.greedy(rest):
+        for id in vocabulary.spelling(rest):
             if not seen[row, id]:
                 return False
             at = constraint.advance(at, one_token(len(mask), row, id))
@@ -79,7 +79,7 @@ def allowed(
 def fed(constraint: Constraint, state: Any, vocabulary: Vocabulary, rests: Sequence[bytes]) -> Any:
     """The state after each row's bytes."""
     for row, rest in enumerate(rests):
-        for id in vocabulary.by_bytes.get(rest, ())[:1] or vocabulary.greedy(rest):
+        for id in vocabulary.by_bytes.get(rest, ())[:1] or vocabulary.spelling(rest):
             state = constraint.advance(state, one_token(len(rests), row, id))
     return state
 

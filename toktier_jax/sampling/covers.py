@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -223,12 +223,32 @@ def cover_rules(tok: TokenizerLike) -> CoverRules:
                     f'boundary="exact" with the added token {token.content!r} (lstrip, rstrip or single_word); '
                     'use boundary="heal"'
                 )
+        ordinary = {token.content for token in spec.added_tokens if token.content and not token.special}
+        if (pair := _overlapping(ordinary)) is not None:
+            raise UnsupportedError(
+                f'boundary="exact" with the added tokens {pair[0]!r} and {pair[1]!r}, which can overlap in a text; '
+                'use boundary="heal"'
+            )
         canonical = Canonical(vocabulary, merges_of(spec, vocabulary.strings), Splitter(spec))
         plain = np.array([p for p, id in enumerate(vocabulary.order.tolist()) if id not in vocabulary.added], np.int32)
         literals = tuple(sorted(vocabulary.literals.items()))
         holding = np.array([any(literal in s for literal in vocabulary.literals) for s in vocabulary.strings], bool)
         found = _rules[tok] = CoverRules(vocabulary, canonical, plain, holding, literals)
     return found
+
+
+def _overlapping(contents: Collection[str]) -> tuple[str, str] | None:
+    """Two of them (or one twice) of which one lies in the other, or begins in the other and ends after it: which of
+    them a text holds then depends on what is before both."""
+    begun = {content[:size]: content for content in contents for size in range(1, len(content))}
+    for content in contents:
+        for at in range(len(content)):
+            if at and (other := begun.get(content[at:])) is not None:
+                return content, other
+            for end in range(at + 1, len(content) + 1):
+                if end - at < len(content) and content[at:end] in contents:
+                    return content, content[at:end]
+    return None
 
 
 def _flat(found: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from toktier_jax.errors import InputError
 from toktier_jax.sampling.bytetree import PathTree
 from toktier_jax.sampling.characters import unfinished
 from toktier_jax.sampling.covers import Covers, cover_rules
-from toktier_jax.sampling.prompt import NO_CONTEXT, Context, read_prompts, utf8
+from toktier_jax.sampling.prompt import NO_CONTEXT, TEXTS, Context, read_prompts, utf8
 from toktier_jax.sampling.request import check_number, divisor
 from toktier_jax.sampling.tree import plant
 from toktier_jax.sampling.vocabulary import TokenizerLike, check_model, padded, vocabulary_of
@@ -58,11 +58,10 @@ def sample_bytes(
 
     Raises what `next_byte_distribution` raises, and InputError for numbers out of range.
     """
-    check_number("max_bytes", max_bytes, (0, 1 << 24))
-    check_number("temperature", temperature)
-    check_number("seed", seed)
+    max_bytes = check_number("max_bytes", max_bytes, (0, 1 << 24))
+    temperature, seed = check_number("temperature", temperature), check_number("seed", seed)
     walk = ByteWalk(lm, tok, prompt, context_start=context_start, temperature=divisor(temperature))
-    random, data = np.random.default_rng(int(seed) % (1 << 64)), b""
+    random, data = np.random.default_rng(seed % (1 << 64)), b""
     while len(data) < max_bytes:
         shares = np.exp(walk.next())
         byte = int(np.argmax(shares)) if temperature == 0 else int(random.choice(257, p=shares / shares.sum()))
@@ -96,13 +95,26 @@ def score(
     Raises what `prompt_logprob` raises, and InputError for ids: a continuation begins at a byte.
     """
     for what, text in (("prompt", prompt), ("continuation", continuation)):
-        if not isinstance(text, str | bytes | bytearray):
+        if not isinstance(text, TEXTS):
             raise InputError(f"{what}: {type(text).__name__} is neither text nor bytes, which score needs")
-    whole = utf8(prompt, "the prompt") + utf8(continuation, "the continuation")
+    begin = utf8(prompt, "the prompt")
+    whole = begin + utf8(continuation, "the continuation")
+    for literal, id in vocabulary_of(tok).literals.items():
+        if id in vocabulary_of(tok).special and _straddles(literal, begin, whole):
+            raise InputError(
+                f"the continuation ends the special token {literal.decode()!r}, which the prompt begins: texts that "
+                "spell one have no probability. Put all of it into the continuation, or into the prompt"
+            )
     unfinished(whole, what="the prompt with the continuation")
     return prompt_logprob(lm, tok, whole, context_start=context_start) - prompt_logprob(
         lm, tok, prompt, context_start=context_start
     )
+
+
+def _straddles(literal: bytes, begin: bytes, whole: bytes) -> bool:
+    """Whether `whole` has the literal at a place that lies on both sides of the end of `begin`."""
+    first = max(0, len(begin) - len(literal) + 1)
+    return whole.find(literal, first, len(begin) + len(literal) - 1) >= 0
 
 
 class ByteWalk:

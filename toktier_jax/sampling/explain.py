@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from toktier_jax.errors import InputError
 from toktier_jax.sampling.covers import Covers, cover_rules
 from toktier_jax.sampling.distribution import ByteWalk
 from toktier_jax.sampling.prompt import read_prompts
@@ -18,7 +19,10 @@ def explain_boundary(
 ) -> str:
     """A few lines a node: its path, how many leaves it has, and the `top` of them (by probability, with a model)."""
     vocabulary, rules = vocabulary_of(tok), cover_rules(tok)
-    context = read_prompts(tok, prompt, "exact", context_start)[0][0]
+    contexts, batch = read_prompts(tok, prompt, "exact", context_start)
+    if batch:
+        raise InputError("prompt: one text at a time, not a list")
+    context = contexts[0]
     covers = rules.covers(context.ids, context.text)
     tree = plant(covers.trunk, covers.nodes)
     own = context.ids

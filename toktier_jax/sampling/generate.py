@@ -50,13 +50,14 @@ def generate(
     top_k, top_p, min_p truncation, in this order; 0, 1 and 0 are off
     seed                a whole number of 64 bits
     stop                strings at which the text ends; they are not part of it
-    logprobs            how many alternatives to report a token
+    logprobs            how many alternatives to report a token (see TokenLogprob)
     constraint          see Constraint; it sees bytes past the prompt only
     repetition_penalty  divides positive logits of tokens seen before, multiplies negative ones (arXiv 1909.05858)
     heal_tokens         tokens to go back for "heal", or "auto"
     context_start       an id that every context begins with; needed where the tokenizer adds no BOS and the prompt's
                         covers reach its start
-    stop_ids            ids that end the text (default: the special tokens that are known as ends of text)
+    stop_ids            ids that end the text (default: the special tokens that are known as ends of text); they are
+                        not part of it, but for one that spells the prompt's end and goes on
     reuse               a PrefixCache of this model: only what it does not hold is prefilled (one prompt only)
 
     Raises InputError for arguments, prompts and models that cannot work together, a prompt that fills the context or

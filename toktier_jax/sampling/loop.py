@@ -114,9 +114,10 @@ def _accept(
     """Writes the tokens of the rows that still run, and says which are done."""
     rows = jnp.arange(token.shape[0], dtype=jnp.int32)
     running = state.status == RUNNING
-    ends = jnp.any(token[:, None] == settings.stop_ids[None, :], axis=1)
+    length = jnp.take(settings.lengths, token)
+    ends = jnp.any(token[:, None] == settings.stop_ids[None, :], axis=1) & ((left == 0) | (length > left))
     good = running & ~bad & ~empty
-    writes = good & ~ends
+    writes = good & ~(ends & (left == 0))  # one that spells the prompt's end, too, stays
     at = jnp.where(writes, state.written, state.ids.shape[1])
     ids = state.ids.at[rows, at].set(token, mode="drop")
     chosen = jnp.take_along_axis(logprobs, token[:, None], axis=1)[:, 0]
@@ -128,7 +129,6 @@ def _accept(
             state.top[0].at[rows, at].set(best.astype(jnp.int32), mode="drop"),
             state.top[1].at[rows, at].set(values, mode="drop"),
         )
-    length = jnp.take(settings.lengths, token)
     past = writes & ((length > left) | (left == 0))
     counted = state.counted + past.astype(jnp.int32)
     offset = jnp.where(writes, state.offset + jnp.minimum(length, left), state.offset)

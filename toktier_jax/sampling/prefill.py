@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32
 
-from toktier_jax.errors import CapacityError
+from toktier_jax.errors import CapacityError, InputError
 from toktier_jax.sampling.per_model import per_model
 from toktier_jax.sampling.tree import Tree
+from toktier_jax.sampling.vocabulary import check_members
 
 CHUNK = 512
 """Tokens a row that one call forwards at most."""
@@ -31,8 +32,11 @@ class PrefixCache:
     """
 
     def __init__(self, lm: Any, length: int) -> None:
-        """A cache of `length` slots."""
-        self.lm, self.capacity = lm, bucket(length)
+        """A cache of `length` slots. Raises InputError for another kind of model or of number."""
+        check_members(lm)
+        if isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 1:
+            raise InputError(f"length={length!r}: expected a whole number of slots, 1 or more")
+        self.lm, self.capacity = lm, bucket(int(length))
         self.ids: tuple[int, ...] = ()
         self._cache: Any = None
 

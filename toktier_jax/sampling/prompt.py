@@ -16,14 +16,15 @@ from toktier_jax.spec import types
 
 Mode = Literal["exact", "heal", "none"]
 Prompt = str | bytes | Sequence[int] | np.ndarray
+TEXTS = str | bytes | bytearray | memoryview
 
 _SHORT = 1 << 12
 """Bytes up to which a prompt is encoded by the reference: the device path would first be compiled for it."""
 
 
 NO_CONTEXT = (
-    "the prompt leaves no context: the tokenizer adds no BOS. Pass context_start=<the id that the model's texts begin "
-    "with>, such as its document separator"
+    "the prompt leaves no context: no id is before it (the tokenizer adds no BOS; ids are taken as they are). Pass "
+    "context_start=<the id that the model's texts begin with>, such as its document separator"
 )
 
 
@@ -78,7 +79,7 @@ def is_whole(value: Any) -> bool:
 
 
 def _single(prompt: Any) -> bool:
-    if isinstance(prompt, str | bytes | bytearray):
+    if isinstance(prompt, TEXTS):
         return True
     if isinstance(prompt, np.ndarray):
         return prompt.ndim == 1
@@ -86,9 +87,7 @@ def _single(prompt: Any) -> bool:
 
 
 def _read(tok: TokenizerLike, vocabulary: Vocabulary, prompt: Any, boundary: str, start: int | None) -> Context:
-    before = tok.spec.post_processor.before
-    before = before if start is None or start in before else (start, *before)
-    if not isinstance(prompt, str | bytes | bytearray):
+    if not isinstance(prompt, TEXTS):
         ids = _checked_ids(prompt, vocabulary)
         fixed = 0 if start is None else 1
         if start is not None and ids[:1] != (start,):
@@ -99,6 +98,11 @@ def _read(tok: TokenizerLike, vocabulary: Vocabulary, prompt: Any, boundary: str
     tail = unfinished(data)
     whole = data[: len(data) - len(tail)]
     ids = _encoded(tok, whole)
+    before = tok.spec.post_processor.before
+    if start is not None and start not in before:
+        before = (start, *before)
+        if start in vocabulary.special and ids[:1] == (start,):
+            ids = ids[1:]  # the text begins with it
     if boundary != "none":
         _check_spelled(tok, vocabulary, whole, ids)
         vocabulary.check_spelled(tail, "the end of the prompt")
@@ -120,7 +124,7 @@ def _encoded(tok: TokenizerLike, data: bytes) -> tuple[int, ...]:
     return ids[len(ids) - count :] if padding.direction == "Left" else ids[:count]
 
 
-def utf8(text: str | bytes | bytearray, what: str) -> bytes:
+def utf8(text: str | bytes | bytearray | memoryview, what: str) -> bytes:
     """The bytes of a text. Raises InputError, which names it `what`, for a lone surrogate."""
     if not isinstance(text, str):
         return bytes(text)

@@ -60,5 +60,5 @@ def _healed(request: Request, context: Context) -> Boundary:
     if context.mode == "heal":
         healed = heal(vocabulary, context.ids, context.tail, request.heal_tokens, context.fixed)
     elif context.tail:
-        healed = Healed((*context.ids, *vocabulary.greedy(context.tail)), b"")
+        healed = Healed((*context.ids, *vocabulary.spelling(context.tail)), b"")
     return Boundary(context, plant(healed.kept, []), healed.rest, None, healed.kept, healed.rest)

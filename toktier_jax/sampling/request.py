@@ -38,7 +38,9 @@ class Request:
 
     def __post_init__(self) -> None:
         for name in LIMITS:
-            check_number(name, getattr(self, name))
+            object.__setattr__(self, name, check_number(name, getattr(self, name)))
+        if is_whole(self.heal_tokens):
+            object.__setattr__(self, "heal_tokens", int(self.heal_tokens))
         stop_ids = self.stop_ids
         if stop_ids is not None and not (isinstance(stop_ids, Collection) and all(map(_is_id, stop_ids))):
             raise InputError(f"stop_ids={stop_ids!r}: expected a list of ids, () for none, or None")
@@ -69,13 +71,14 @@ LEAST_TEMPERATURE = 1e-6
 """A positive temperature below it counts as it: divided by less, float32 logits overflow and a draw means nothing."""
 
 
-def check_number(name: str, value: Any, limits: tuple[float, float] | None = None) -> None:
-    """Raises InputError unless `value` is a number within `limits`, or within those of LIMITS."""
+def check_number(name: str, value: Any, limits: tuple[float, float] | None = None) -> Any:
+    """`value` as Python's int or float. Raises InputError unless it is a number within `limits`, or those of LIMITS."""
     low, high = LIMITS[name] if limits is None else limits
     whole = isinstance(low, int)
     kind = int | np.integer if whole else int | float | np.integer | np.floating
     if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
         raise InputError(f"{name}={value!r}: expected a {'whole ' if whole else ''}number from {low} to {high}")
+    return int(value) if whole else float(value)
 
 
 def divisor(temperature: float) -> float:

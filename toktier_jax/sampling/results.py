@@ -14,7 +14,9 @@ class TokenLogprob:
     """The log-prob of a sampled token under the model at temperature 1, before penalty and truncation, among the tokens
     that the constraint allows.
 
-    `conditional`: given that the text begins with the prompt, as for a token that straddles the prompt's end.
+    `conditional`: given that the text begins with the prompt, as for a token that straddles the prompt's end. `top`:
+    (id, log-prob) of as many alternatives as were asked for, the likeliest first; none for the first token of "exact",
+    which is drawn among covers and not among tokens.
     """
 
     id: int
@@ -68,7 +70,7 @@ class Completion:
     data     all bytes past the prompt
     text     its whole characters, from the first that starts past the prompt; invalid bytes are U+FFFD, an unfinished
              character at the end is left out (it is in `data`)
-    ids      sampled ids; a stop id is not among them, the tokens of a stop string are
+    ids      sampled ids, without a stop id unless it spells the prompt's end, too, and with the tokens of a stop string
     """
 
     text: str

@@ -99,7 +99,8 @@ class Run:
             if self.settings.automaton is not None:
                 for byte in leaf.past:
                     state.stop[b] = self.settings.automaton[state.stop[b], byte]
-            if self.settings.automaton is not None and self.settings.automaton[state.stop[b], 256]:
+            stopped = self.settings.automaton is not None and self.settings.automaton[state.stop[b], 256]
+            if stopped or (leaf.past and leaf.token in np.asarray(self.settings.stop_ids)):
                 state.status[b] = loop.STOP
             elif state.counted[b] >= request.max_tokens:
                 state.status[b] = loop.LENGTH

@@ -63,16 +63,16 @@ class Stops:
 
 def check_stops(stop: str | bytes | Sequence[str | bytes]) -> Stops:
     """Stop strings as given; raises InputError for an empty one, and for what is none."""
-    if not isinstance(stop, str | bytes | Iterable):
+    if not isinstance(stop, str | bytes | bytearray | Iterable):
         raise InputError(f"stop={stop!r}: expected str, bytes, or a list of these, () for none")
-    strings = [stop] if isinstance(stop, str | bytes) else list(stop)
+    strings = [stop] if isinstance(stop, str | bytes | bytearray) else list(stop)
     for string in strings:
-        if not isinstance(string, str | bytes):
+        if not isinstance(string, str | bytes | bytearray):
             raise InputError(f"stop: {string!r} is neither str nor bytes")
         if not string:
             raise InputError("stop: an empty stop string would end every text at once; leave it out")
     try:
-        return Stops(tuple(s.encode() if isinstance(s, str) else s for s in strings))
+        return Stops(tuple(s.encode() if isinstance(s, str) else bytes(s) for s in strings))
     except UnicodeEncodeError as error:
         raise InputError(f"stop: {error.object!r} holds a lone surrogate at character {error.start}") from None
 

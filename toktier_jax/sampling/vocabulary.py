@@ -162,15 +162,21 @@ class Vocabulary:
                 if data[start:end] in self.by_bytes:
                     yield data[start:end]
 
-    def greedy(self, data: bytes) -> list[int]:
-        """Some spelling of `data`, longest token first. Raises InputError for what has none."""
-        ids: list[int] = []
-        while data:
-            end = next((end for end in range(min(len(data), self.longest), 0, -1) if data[:end] in self.by_bytes), 0)
-            if not end:
-                self.check_spelled(data[:1], "text")
-            ids.append(self.by_bytes[data[:end]][0])
-            data = data[end:]
+    def spelling(self, data: bytes) -> list[int]:
+        """Ids that spell `data`: at each place the longest token after which the rest can be spelled. Raises InputError
+        where there are none."""
+        size = len(data)
+        after = [0] * size + [size]  # where the token at each byte ends; 0: the rest from there on cannot be spelled
+        for at in range(size - 1, -1, -1):
+            ends = range(min(size, at + self.longest), at, -1)
+            after[at] = next((end for end in ends if after[end] and data[at:end] in self.by_bytes), 0)
+        if data and not after[0]:
+            self.check_spelled(data, "text")
+            raise InputError(f"no tokens of the vocabulary spell {data!r}")
+        ids, at = [], 0
+        while at < size:
+            ids.append(self.by_bytes[data[at : after[at]]][0])
+            at = after[at]
         return ids
 
 
@@ -178,7 +184,10 @@ _known: weakref.WeakKeyDictionary[Any, Vocabulary] = weakref.WeakKeyDictionary()
 
 
 def vocabulary_of(tok: TokenizerLike) -> Vocabulary:
-    """The Vocabulary of a tokenizer, made once."""
+    """The Vocabulary of a tokenizer, made once. Raises InputError for what is none."""
+    missing = [name for name in ("spec", "encode", "decode_bytes", "token_bytes") if not hasattr(tok, name)]
+    if missing:
+        raise InputError(f"tok: {type(tok).__name__} is no toktier_jax.Tokenizer: it has no {', '.join(missing)}")
     if (found := _known.get(tok)) is None:
         added = tok.spec.added_tokens
         contents = {token.content for token in added if token.special}
@@ -215,6 +224,8 @@ def check_decoder(tok: TokenizerLike, what: str, instead: str) -> None:
     for kind, effect in ENTANGLED.items():
         if kind in decoder_types(tok.spec):
             raise UnsupportedError(f"{what} with the decoder {kind}, which {effect}; {instead}")
+    if getattr(tok.spec.model, "byte_fallback", False) and "ByteFallback" not in decoder_types(tok.spec):
+        raise UnsupportedError(f"{what} with byte fallback and no decoder that undoes it; {instead}")
 
 
 def _after_another(tok: TokenizerLike, strings: Sequence[bytes]) -> list[bytes]:
@@ -245,14 +256,19 @@ def _bytes(tok: TokenizerLike, id: int) -> bytes:
 def check_model(tok: TokenizerLike, lm: Any) -> None:
     """Raises InputError for what is no Model, or one with fewer logits than the tokenizer has ids. More is normal:
     padding."""
-    missing = [name for name in ("vocab_size", "init_cache", "apply", "gather") if not hasattr(lm, name)]
-    if missing:
-        raise InputError(f"lm: {type(lm).__name__} is no Model: it has no {', '.join(missing)}; see docs/models.md")
+    check_members(lm)
     limit = len(vocabulary_of(tok).strings)
     if lm.vocab_size < limit:
         raise InputError(
             f"the model has {lm.vocab_size} logits and the tokenizer {limit} ids: they do not belong together"
         )
+
+
+def check_members(lm: Any) -> None:
+    """Raises InputError for what is no Model."""
+    missing = [name for name in ("vocab_size", "init_cache", "apply", "gather") if not hasattr(lm, name)]
+    if missing:
+        raise InputError(f"lm: {type(lm).__name__} is no Model: it has no {', '.join(missing)}; see docs/models.md")
 
 
 def padded(values: Sequence[Any] | np.ndarray, size: int, fill: Any) -> np.ndarray:

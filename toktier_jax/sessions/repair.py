@@ -76,15 +76,14 @@ def _splice(record: Record, engine: Engine, change: Change, counts: Counter[str]
                 return found
     except UnsupportedError as error:
         counts[f"reference: {error.reason}"] += 1
-        return _whole(record, engine.encode_reference(change.whole()), "reference")
+        return _whole(record, engine.encode_reference(change.whole()))
     counts["full"] += 1
-    if record.distrust:
-        return _whole(record, engine.encode_reference(change.whole()), "reference")
-    return _whole(record, engine.encode_full(change.whole()), "full")
+    encode_all = engine.encode_reference if record.distrust else engine.encode_full
+    return _whole(record, encode_all(change.whole()))
 
 
-def _whole(record: Record, window: Window, outcome: str) -> Splice:
-    return Splice(0, record.tokens.count, flagged(window, 0), 0, window.decided, outcome)
+def _whole(record: Record, window: Window) -> Splice:
+    return Splice(0, record.tokens.count, flagged(window, 0), 0, window.decided, "full")
 
 
 def _append(change: Change, engine: Engine, counts: Counter[str]) -> Splice:

@@ -69,14 +69,13 @@ class ShadowVerifier:
         folder: str | os.PathLike[str] | None = None,
         on_mismatch: Callable[[Mismatch], object] | None = None,
         distrust: Callable[[Entry, str], Entry | None] | None = None,
-        seed: int = 0,
     ) -> None:
         """`distrust(entry, reason)` is called before anything else, and returns what is in memory of the session now;
         `folder` is made when it is first needed."""
         self._engine, self._rate = engine, rate
         self._folder = None if folder is None else Path(folder)
         self._hook, self._distrust = on_mismatch, distrust
-        self._draw = random.Random(seed)
+        self._draw = random.Random(0)
         self._queue: queue.Queue[tuple[Entry, Record] | None] = queue.Queue(WAITING)
         self._counts: Counter[str] = Counter()
         self._thread: threading.Thread | None = None
