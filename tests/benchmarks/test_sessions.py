@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib
 import json
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import report, walks
+from benchmarks import capacity, report, walks
 from tests import artifacts
 from tests.sessions.walks import Difference, Walked
+from toktier_jax import Tokenizer
 
 
 @pytest.mark.parametrize("name", ["append", "edits", "replay", "capacity", "walks"])
@@ -69,3 +71,49 @@ def test_walks_count_lengths_and_tell_a_difference_from_a_crash(
     assert found["lengths"] == {"below 10": 20, "below 100,000": 5, "below 1,000,000": 5}
     assert [what for what in ("difference", "failed", "skipped") if found[what]] == [key]
     assert "seed 0, round 3" in found[key]
+
+
+class Front:
+    """Answers with what `serve` does; counts what was closed."""
+
+    closed = 0
+
+    def __init__(self, serve: Callable[[capacity.Request], None]) -> None:
+        self.serve = serve
+
+    def warm(self, contexts: Sequence[capacity.Request]) -> None:
+        pass
+
+    def close(self) -> dict[str, int]:
+        self.closed += 1
+        return {}
+
+
+def test_a_worker_that_raises_fails_the_run() -> None:
+    def serve(request: capacity.Request) -> None:
+        raise ValueError("no answer")
+
+    front = Front(serve)
+    with pytest.raises(ValueError, match="no answer"):
+        capacity.climb([], "sessions", (200.0,), 0.2, lambda: front)
+    assert front.closed == 1
+
+
+def test_requests_and_answers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[dict[str, Any]] = []
+    served: list[capacity.Request] = []
+    capacity.climb(rows, "sessions", (200.0,), 0.2, lambda: Front(served.append))
+    assert rows[0]["sent"] == rows[0]["answered"] == len(served) > 0
+    monkeypatch.setattr(capacity, "run", lambda *_: (3, [0.1, 0.1]))
+    with pytest.raises(RuntimeError, match="3 requests were sent, 2 answered"):
+        capacity.climb(rows, "sessions", (200.0,), 0.2, lambda: Front(served.append))
+
+
+def test_what_was_verified_is_counted() -> None:
+    front = capacity.Stateful(Tokenizer.default())
+    front._store._verifier._rate = 1.0
+    with front._store.open("a", "a text") as session:
+        session.append(" and more")
+        session.append(" and more")
+    found = front.close()
+    assert found == {"changes": 2, "sampled": 2, "dropped": 0, "verified": 2, "mismatches": 0, "failed": 0}
