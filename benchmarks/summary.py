@@ -66,8 +66,8 @@ def campaign(folder: Path) -> list[str]:
     total, rows = found["totals"], found["rows"]
     differences = sum("difference" in row for row in rows.values())
     return [
-        f"`python -m benchmarks.campaign` ({commits(found, rows)}): {differences} differences from the reference over "
-        f"{total['tokenizers']} of {total.get('asked', len(rows))} tokenizers "
+        f"`python -m benchmarks.campaign` ({commits(found, rows.values())}): {differences} differences from the "
+        f"reference over {total['tokenizers']} of {total.get('asked', len(rows))} tokenizers "
         f"({without(rows, 'failed')}; {without(rows, 'missing')}), in {total['positions']:,} positions at which a "
         f"piece may start, {total['ids']:,} ids and {total['spans']:,} spans."
     ]
@@ -88,7 +88,7 @@ def walks(folder: Path) -> list[str]:
     long = sum(steps for length, steps in found.get("lengths", {}).items() if int(length) > 10_000)
     texts = f", {long:,} of them on texts of 10,000 to {found['longest']:,} characters" if long else ""
     return [
-        f"`python -m benchmarks.walks` ({commits(found, rows)}): {len(found['differences'])} differences in "
+        f"`python -m benchmarks.walks` ({commits(found, rows.values())}): {len(found['differences'])} differences in "
         f"{found['steps']:,} random steps of sessions{texts}, over {walked} of {found.get('asked', len(rows))} "
         f"tokenizers ({without(rows, 'failed')}; {without(rows, 'skipped')}); ids compared with a full encode of the "
         f"reference after {compared:,} steps, spans after {found.get('spans', found['compared']):,}; "
@@ -107,7 +107,7 @@ def boundary(folder: Path) -> list[str]:
             f"on {row['prompts']} cut prompts of {corpus} SmolLM2-135M finds the next word in {exact['greedy']:.0%} "
             f"instead of {none['greedy']:.0%} ({exact['over none']:+.2f} nats, 95% interval {low:+.2f} to {high:+.2f})"
         )
-    return [f"`python -m benchmarks.boundary` ({commits(found)}): {'; '.join(parts)}."]
+    return [f"`python -m benchmarks.boundary` ({commits(found, [found])}): {'; '.join(parts)}."]
 
 
 def loop(folder: Path) -> list[str]:
@@ -264,13 +264,12 @@ NAMED: Mapping[str, Callable[[Path], list[str]]] = {
 """Parts that pages show by themselves."""
 
 
-def commits(found: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]] | None = None) -> str:
-    """The commits that the rows name; where some name none, that of the file. '+': the code was not that of a commit."""
-    named = [row.get("commit") for row in (rows or {}).values()] or [found.get("commit")]
-    if all(named):
-        return f"commit {', '.join(dict.fromkeys(map(str, named)))}"
-    written = found["environment"]["commit"]
-    return f"commit {written}{' or earlier' if rows else ''}"
+def commits(found: Mapping[str, Any], rows: Iterable[Mapping[str, Any]] = ()) -> str:
+    """The commits that the rows name, that of the file where there are none; a '+' says that code differed from it."""
+    named, written = [row.get("commit") for row in rows], found["environment"]["commit"]
+    if not named or all(named):
+        return f"commit {', '.join(dict.fromkeys(map(str, named))) or written}"
+    return f"commit {written} or earlier"  # rows of earlier runs were kept without theirs
 
 
 def without(rows: Mapping[str, Mapping[str, Any]], why: str) -> str:

@@ -17,7 +17,7 @@ def write(folder: Path, name: str, results: dict[str, object]) -> None:
 
 def test_counts_and_differences_are_said(tmp_path: Path) -> None:
     rows = {"a": {"commit": "one"}, "b": {"commit": "two+", "difference": "ids at 3"}}
-    write(tmp_path, "campaign", {"totals": TOTALS, "rows": rows})
+    write(tmp_path, "campaign", {"environment": ENVIRONMENT, "totals": TOTALS, "rows": rows})
     rows = {"a": {"skipped": None, "changes": {"append": 9, "full": 3}}, "b": {"skipped": "not installed"}}
     write(tmp_path, "walks", {**WALKS, "tokenizers": rows})
     text = summary.render(tmp_path, brief=True)
@@ -35,7 +35,8 @@ def test_what_has_no_counts_is_named(tmp_path: Path) -> None:
         "b": {"commit": "c", "failed": "died"},
         "d": {"commit": "c", "missing": "x"},
     }
-    write(tmp_path, "campaign", {"totals": {**TOTALS, "tokenizers": 1, "asked": 9}, "rows": rows})
+    totals = {**TOTALS, "tokenizers": 1, "asked": 9}
+    write(tmp_path, "campaign", {"environment": ENVIRONMENT, "totals": totals, "rows": rows})
     none = {"skipped": None, "failed": None, "commit": "c"}
     rows = {"a": none, "b": none | {"failed": "died"}, "d": none | {"skipped": "pads"}, "e": none | {"skipped": "pads"}}
     counts = {"spans": 40_000, "lengths": {"100": 190_000, "100000": 6_000, "1000000": 4_000}, "longest": 210_000}
@@ -93,7 +94,11 @@ def test_what_has_results_is_shown(tmp_path: Path) -> None:
     row = {"tokenizer": "t", "platform": "tpu", "what": "encode", "kernels": 363, "temp_a_byte": 639, "compile_s": 1.5}
     write(tmp_path, "aot", {"rows": [row]})
     arms = {arm: {"greedy": share, "over none": 9.4, "interval": [7.8, 11.0]} for arm, share in SHARES.items()}
-    write(tmp_path, "boundary", {"commit": "c", "corpora": {"code": {"prompts": 102, "arms": arms}}})
+    write(
+        tmp_path,
+        "boundary",
+        {"environment": ENVIRONMENT, "commit": "c", "corpora": {"code": {"prompts": 102, "arms": arms}}},
+    )
     text = summary.render(tmp_path)
     assert "`python -m benchmarks.boundary` (commit c): on 102 cut prompts" in text
     assert "on 102 cut prompts of code SmolLM2-135M finds the next word in 78% instead of 9% (+9.40 nats" in text
