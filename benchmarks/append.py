@@ -164,11 +164,13 @@ def figures(rows: Sequence[report.Row]) -> list[dict[str, Any]]:
         return None if one is None or other is None else one / other
 
     toktier, giga = "toktier append_patch", "gigatoken, warm"
+    ours = [time for context in CONTEXTS if (time := cell(context, "append")) is not None]
+    slowest = max(ours) if len(ours) > 1 else None
     checks = [
         ("toktier / ours at 100 K", ratio(cell(100_000, toktier), cell(100_000, "append")), ">=", 3.0),
         ("toktier / ours at 1 M", ratio(cell(1_000_000, toktier), cell(1_000_000, "append")), ">=", 10.0),
         ("gigatoken / ours at 500 K", ratio(cell(500_000, giga), cell(500_000, "append")), ">=", 1.0),
-        ("ours at 8 M / at 100 K", ratio(cell(8_000_000, "append"), cell(100_000, "append")), "<=", 1.3),
+        (f"ours, slowest of {len(ours)} sizes / at 100 K", ratio(slowest, cell(100_000, "append")), "<=", 1.3),
         ("update at 1 M, ms", cell(1_000_000, "update"), "<=", 0.6),
         ("update at 1 M with an emoji, ms", cell(1_000_000, "update, emoji"), "<=", 0.9),
     ]

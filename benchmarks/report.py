@@ -9,6 +9,7 @@ import os
 import platform
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+CODE = ("toktier_jax", "benchmarks", "tests", "pyproject.toml", ":!benchmarks/results")
+"""What a measurement depends on, as git names it; results and pages are refreshed between two of them."""
 REPEATS = 5
 PEERS = ("tokenizers", "tiktoken", "fastokens", "gigatoken", "toktier")
 
@@ -84,14 +87,28 @@ def cpu_name() -> str:
 
 
 def commit() -> str:
-    """The commit of the working tree, with '+' where files differ from it."""
+    """The commit of the working tree, with '+' where code differs from it; 'unknown' without git."""
     try:
         run = ["git", "-C", str(ROOT)]
         name = subprocess.run([*run, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
-        changed = subprocess.run([*run, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True)
+        status = [*run, "status", "--porcelain", "--", *CODE]
+        changed = subprocess.run(status, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return name.stdout.strip() + ("+" if changed.stdout.strip() else "")
+
+
+def names_code(commit: str) -> bool:
+    """Whether the commit says which code ran: what was measured at it may be kept, and joined by more."""
+    return commit != "unknown" and not commit.endswith("+")
+
+
+def kept(file: Path, rows: str, seed: int) -> dict[str, dict[str, Any]]:
+    """Of the rows of an earlier run with this seed those of the present commit; none where code differs from it."""
+    if not file.exists() or not names_code(now := commit()):
+        return {}
+    found = json.loads(file.read_text())
+    return {name: row for name, row in found[rows].items() if found.get("seed") == seed and row.get("commit") == now}
 
 
 def table(rows: Sequence[Row], columns: Sequence[str]) -> str:
@@ -117,10 +134,13 @@ def _cell(value: Any) -> str:
 
 
 def write(name: str, results: Mapping[str, Any], folder: Path | None = None) -> Path:
-    """Writes results/NAME.json with the environment in front."""
+    """Writes results/NAME.json with the environment in front; warns where its commit does not say which code ran."""
     path = (folder or RESULTS) / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"environment": environment(), **results}, indent=1) + "\n")
+    about = environment()
+    if not names_code(about["commit"]):
+        print(f"warning: {path} is of commit {about['commit']}: code that no commit holds", file=sys.stderr)
+    path.write_text(json.dumps({"environment": about, **results}, indent=1) + "\n")
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,7 +33,22 @@ def test_the_summary_says_what_is_met_and_what_is_missed() -> None:
     bad = boundary.summary([row(g, context=int(g)) for g in (-1.0, 1.0)] + [row(-0.5, aligned)])
     missed = [name for name, check in bad["corpora"]["code"]["checks"].items() if not check["ok"]]
     assert len(missed) == 2
-    assert "MISSED aligned: mean of exact - none" in boundary.render({**bad, "skipped": []})
+    assert "MISSED aligned: mean of exact - none" in boundary.render(bad)
+
+
+def test_scored_prompts_are_kept_by_commit(tmp_path: Path) -> None:
+    def begin(commit: str) -> list[str]:
+        """What is kept; then a prompt is scored."""
+        folder = boundary.kept_for(commit, tmp_path)
+        folder.mkdir(exist_ok=True)
+        with (folder / "code, cut.jsonl").open("a+") as file:
+            file.write(f"{commit}\n")
+            file.seek(0)
+            return file.read().split()
+
+    for commit, kept in (("one", 1), ("one", 2), ("two", 1), ("one", 3), ("one+", 1), ("one+", 1), ("unknown", 1)):
+        assert begin(commit) == [commit] * kept
+    assert begin("unknown") == ["unknown"]
 
 
 def test_a_search_that_found_nothing_is_counted_and_left_out() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ def test_figures_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert rows["a million of 'a', x reference"]["ok"] == "yes"
     assert rows["compiles in 1,000 random lengths"]["ok"] == "yes"
     assert rows["peak memory growth at 4 MB, bytes a byte"]["ok"] == "SKIPPED: no such peak here"
-    assert rows["compile seconds, worst capacity"]["ok"] == "FAILED: ValueError: why"
+    assert rows["compile seconds, worst"]["ok"] == "FAILED: ValueError: why"
     report.write("figures", {"figures": list(rows.values())}, tmp_path)
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- results:begin -->\nold\n<!-- results:end -->\nz\n")
@@ -108,6 +109,24 @@ def test_figures_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert "| chat transcript over plain text | 5 | <= 1.3 | MISSED |" in page.read_text()
     assert "old" not in page.read_text()
     assert page.read_text().endswith("<!-- results:end -->\nz\n")
+
+
+def test_only_capacities_that_are_compiled_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: dict[str, int] = {}
+
+    def encode(text: str) -> None:
+        block = min(len(text), 200_000)  # blocks of longer texts
+        compiled.setdefault(f"encode {block}", 1)
+
+    tokenizer = SimpleNamespace(explain=lambda: SimpleNamespace(compiles=dict(compiled)))
+    monkeypatch.setattr(figures, "device_engine", lambda name: peers.Engine(encode, lambda out: out, tokenizer))
+    found = figures.compile_times(TOKENIZER)
+    assert found["capacities"] == [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18]
+    assert len(found["seconds"]) == 5
+    others = {"ratio": 5.0, "compiles": 0, "bytes_a_byte": 2, "seconds": 0.1}
+    monkeypatch.setattr(worker, "call", lambda task, *_: found if task == "compile_times" else others)
+    rows = figures.run_all(small=True, say=lambda line: None)
+    assert "compile seconds, worst of 5 capacities" in [row["figure"] for row in rows]
 
 
 def test_a_figure_beside_the_reference() -> None:

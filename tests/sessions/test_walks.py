@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests import artifacts
 from tests.sessions import standin
-from tests.sessions.walks import Expected, reference, walk
+from tests.sessions.walks import Difference, Expected, reference, walk
 from toktier_jax.sessions import SessionStore
 
 STEPS = 250
@@ -22,9 +23,9 @@ def test_stand_in(way: str, scale: float) -> None:
     def encode(text: str) -> Expected:
         return Expected(standin.expected(engine, text))
 
-    done, store = walk(SessionStore(engine), None, encode, random.Random(way), int(STEPS * 4 * scale))
-    assert done["append"] > STEPS * scale
-    assert store.stats()["changes"].get("full", 0) == 0 or way != "anchors"
+    done = walk(SessionStore(engine), None, encode, random.Random(way), int(STEPS * 4 * scale))
+    assert done.kinds["append"] > STEPS * scale
+    assert done.store.stats()["changes"].get("full", 0) == 0 or way != "anchors"
 
 
 def test_stand_in_on_disk(tmp_path: Path, scale: float) -> None:
@@ -36,8 +37,69 @@ def test_stand_in_on_disk(tmp_path: Path, scale: float) -> None:
     def reopen() -> SessionStore:
         return SessionStore(engine, tmp_path, max_bytes=20_000)
 
-    done, _ = walk(reopen(), reopen, encode, random.Random(1), int(STEPS * 3 * scale))
-    assert done["restart"]
+    done = walk(reopen(), reopen, encode, random.Random(1), int(STEPS * 3 * scale))
+    assert done.kinds["restart"]
+
+
+def _counted(engine: standin.StandIn) -> tuple[Callable[[str], Expected], list[str]]:
+    """Full encodes, and the texts that were asked for."""
+    asked: list[str] = []
+
+    def encode(text: str) -> Expected:
+        asked.append(text)
+        return Expected(standin.expected(engine, text))
+
+    return encode, asked
+
+
+def test_only_what_did_something_counts(tmp_path: Path) -> None:
+    """Without a disk nothing is evicted or read back; with one and room for all, nothing is evicted."""
+    engine = standin.StandIn()
+    encode, _ = _counted(engine)
+    in_memory = walk(SessionStore(engine), None, encode, random.Random(2), 300)
+    assert in_memory.kinds.total() == 300
+    assert not {"evict", "restart", ""} & set(in_memory.kinds)
+    counts = {}
+    for room in (1, 1 << 30):
+        stores: list[SessionStore] = []
+
+        def reopen(room: int = room, stores: list[SessionStore] = stores) -> SessionStore:
+            stores.append(SessionStore(engine, tmp_path / str(room), max_bytes=room))
+            return stores[-1]
+
+        done = walk(reopen(), reopen, encode, random.Random(2), 300)
+        assert done.kinds.total() == 300
+        assert done.kinds["restart"] == len(stores) - 1 > 0
+        counts[room] = done.kinds["evict"]
+        evicted = sum(store.stats()["counts"].get("evicted", 0) for store in stores)
+        assert evicted >= done.kinds["evict"]
+        stores[-1].close()
+    assert counts[1] > 0 == counts[1 << 30]
+
+
+def test_a_long_text_stays_long_and_is_compared_now_and_then() -> None:
+    engine = standin.StandIn()
+    encode, asked = _counted(engine)
+    start = "some words, 12 of them.\n" * 1000
+    done = walk(
+        SessionStore(engine), None, encode, random.Random(3), 41, start=start, most=30_000, reach=500, compare_every=10
+    )
+    assert done.lengths == {100_000: 41}
+    assert done.longest >= len(start)
+    assert done.compared == done.spans == len(asked) == 5  # 0, 10, 20, 30, 40
+
+
+def test_a_wrong_text_or_id_is_a_difference() -> None:
+    """Also where only the last step shows it."""
+    engine = standin.StandIn()
+
+    def encode(text: str) -> Expected:
+        ids = standin.expected(engine, text)
+        return Expected(ids if len(text) < 100 else ids[:-1])
+
+    with pytest.raises(Difference, match=r"^ids of .*characters"):
+        walk(SessionStore(engine), None, encode, random.Random(4), 2, start="ab " * 1000, most=4000, compare_every=9)
+    walk(SessionStore(engine), None, encode, random.Random(4), 3, start="ab", compare_every=9)
 
 
 @pytest.mark.parametrize("name", ["qwen-3", "deepseek-v3", "trained-falcon", "mistral-v1", "trained-clip"])
@@ -47,6 +109,16 @@ def test_tokenizers(name: str, scale: float) -> None:
     store = SessionStore(tokenizer)
     walk(store, None, reference(tokenizer), random.Random(name), int(STEPS * scale), most=400, spans_every=4)
     assert set(store.stats()["changes"]) <= {"append", "edit", "widened"}
+
+
+@pytest.mark.parametrize("name", ["qwen-3", "mistral-v1"])
+def test_tokenizers_on_long_texts(name: str) -> None:
+    """Several chunks of text and blocks of tokens."""
+    tokenizer = _tokenizer(name)
+    start = "def f(x):\n    return 中文 12 the quick fox\n" * 500
+    options = {"start": start, "most": 24_000, "reach": 6000, "compare_every": 8}
+    done = walk(SessionStore(tokenizer), None, reference(tokenizer), random.Random(name), 40, **options)
+    assert done.longest > 4 * 4096
 
 
 @pytest.mark.slow

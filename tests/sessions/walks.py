@@ -6,6 +6,7 @@ import functools
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,24 @@ class Difference(AssertionError):
     """A session differs from the full encode."""
 
 
+@dataclass
+class Walked:
+    """What a walk did.
+
+    kinds     steps that did something, by kind
+    compared  steps after which the ids were compared with a full encode; spans: after which the spans were, too
+    lengths   steps by the characters of the text after them: below 10, below 100, ...; longest: the most
+    store     the store, as it was opened last
+    """
+
+    store: SessionStore
+    kinds: Counter[str] = field(default_factory=Counter[str])
+    compared: int = 0
+    spans: int = 0
+    lengths: Counter[int] = field(default_factory=Counter[int])
+    longest: int = 0
+
+
 def walk(
     store: SessionStore,
     reopen: Callable[[], SessionStore] | None,
@@ -39,18 +58,31 @@ def walk(
     draw: random.Random,
     steps: int,
     *,
+    start: str = "",
     most: int = 1200,
+    reach: int | None = None,
+    compare_every: int = 1,
     spans_every: int = 1,
-) -> tuple[Counter[str], SessionStore]:
-    """Takes `steps` steps; returns what they were. Raises Difference. `reopen` ends the store and opens it again."""
-    done: Counter[str] = Counter()
-    texts: dict[str, str] = {"s0": ""}
-    handles: dict[str, Session] = {"s0": store.open("s0")}
-    for step in range(steps):
+) -> Walked:
+    """Takes `steps` steps that do something. Raises Difference.
+
+    reopen         ends the store and opens it again on its disk; without one no session is evicted or read back
+    start          the text to begin with
+    most           characters; a longer text is truncated next
+    reach          characters that a truncation or an update takes or repeats at most; None: any number
+    compare_every  the first step, the last and every n-th are compared with a full encode; of these every
+                   `spans_every`-th in its spans
+    """
+    done = Walked(store)
+    texts: dict[str, str] = {"s0": start}
+    handles: dict[str, Session] = {"s0": store.open("s0", start)}
+    kinds, weights = zip(*(each for each in _KINDS.items() if reopen or each[0] not in _ON_DISK), strict=True)
+    while (step := done.kinds.total()) < steps:
         name = draw.choice(list(texts))
         session, text = handles[name], texts[name]
+        far = len(text) if reach is None else reach
         new = "".join(draw.choices(PARTS, k=draw.randrange(1, 7)))
-        kind = draw.choices(("append", "edit", "truncate", "update", "fork", "evict", "restart"), _WEIGHTS)[0]
+        kind = draw.choices(kinds, weights)[0]
         old = session.ids
         patch: Patch | None = None
         if len(text) > most:
@@ -59,31 +91,44 @@ def walk(
             case "append":
                 patch, text = session.append(new), text + new
             case "edit":
-                start = draw.randrange(len(text) + 1)
-                stop = min(len(text), start + draw.choice((0, 0, 1, 5, 40)))
+                first = draw.randrange(len(text) + 1)
+                last = min(len(text), first + draw.choice((0, 0, 1, 5, 40)))
                 new = new if draw.random() < 0.8 else ""
-                patch, text = session.replace(start, stop, new), text[:start] + new + text[stop:]
+                patch, text = session.replace(first, last, new), text[:first] + new + text[last:]
             case "truncate":
-                length = draw.randrange(len(text) // 2, len(text) + 1)
+                length = draw.randrange(max(len(text) // 2, len(text) - far), len(text) + 1)
                 patch, text = session.truncate(length), text[:length]
             case "update":
-                text = text[: draw.randrange(len(text) + 1)] + new + text[draw.randrange(len(text) + 1) :]
+                first = draw.randrange(len(text) + 1)
+                last = draw.randrange(max(0, first - far), min(len(text), first + far) + 1)
+                text = text[:first] + new + text[last:]
                 patch = session.update(text)
-            case "fork" if len(texts) < 4:
+            case "fork":
                 name = f"s{step + 1}"
                 session = handles[name] = session.fork(name)
             case "evict":
                 session.close()
-                store._memory.make_room()  # on disk with room for nothing, it has left
+                store._memory.make_room()
+                if name in store._memory.entries:
+                    kind = ""  # there was room for it
                 session = handles[name] = store.open(name, text)
-            case "restart" if reopen is not None:
+            case "restart" if reopen:
                 store.close()
-                store = reopen()
+                store = done.store = reopen()
                 handles = {each: store.open(each, texts[each]) for each in texts}
                 session = handles[name]
+        if patch is not None and text == texts[name]:
+            kind = ""  # such as a truncation to its length
         texts[name] = text
-        done[kind] += 1
-        _compare(session, text, encode(text), old, patch, spans=step % spans_every == 0)
+        compared = step % compare_every == 0 or step == steps - 1
+        spans = compared and done.compared % spans_every == 0
+        _compare(session, text, encode(text) if compared else None, old, patch, spans=spans)
+        if kind:
+            done.kinds[kind] += 1
+            done.compared += compared
+            done.spans += spans
+            done.lengths[10 ** len(str(len(text)))] += 1
+            done.longest = max(done.longest, len(text))
         if len(texts) >= 4:
             gone = draw.choice(list(texts))
             handles.pop(gone).close()
@@ -91,27 +136,39 @@ def walk(
             del texts[gone]
     for handle in handles.values():
         handle.close()
-    return done, store
+    return done
 
 
-_WEIGHTS = (45, 28, 8, 8, 4, 4, 3)
+_KINDS = {"append": 45, "edit": 28, "truncate": 8, "update": 8, "fork": 4, "evict": 4, "restart": 3}
+"""How often each is drawn."""
+_ON_DISK = ("evict", "restart")
 
 
-def _compare(session: Session, text: str, want: Expected, old: np.ndarray, patch: Patch | None, *, spans: bool) -> None:
+def _compare(
+    session: Session, text: str, want: Expected | None, old: np.ndarray, patch: Patch | None, *, spans: bool
+) -> None:
+    """The text and the patch always; ids where a full encode is given, its spans if asked for."""
     ids = session.ids
     if session.text != text:
-        raise Difference(f"text: {session.text!r}, not {text!r}")
-    if not np.array_equal(ids, want.ids):
-        raise Difference(f"ids of {text!r}")
+        raise Difference(f"text: {_shown(session.text)}, not {_shown(text)}")
     if patch is not None and not np.array_equal(patch.apply(old), ids):
-        raise Difference(f"patch to {text!r}")
+        raise Difference(f"patch to {_shown(text)}")
+    if want is None:
+        return
+    if not np.array_equal(ids, want.ids):
+        raise Difference(f"ids of {_shown(text)}")
     if not spans or want.spans is None:
         return
     in_bytes, in_characters = want.spans()
     if not np.array_equal(session.byte_spans, in_bytes):
-        raise Difference(f"byte spans of {text!r}")
+        raise Difference(f"byte spans of {_shown(text)}")
     if not np.array_equal(session.char_spans, in_characters):
-        raise Difference(f"character spans of {text!r}")
+        raise Difference(f"character spans of {_shown(text)}")
+
+
+def _shown(text: str, most: int = 2000) -> str:
+    """A long text is told by its beginning and by the walk's seed."""
+    return repr(text) if len(text) <= most else f"{text[:most]!r}... ({len(text):,} characters)"
 
 
 def reference(tokenizer) -> Callable[[str], Expected]:
