@@ -107,15 +107,18 @@ def walk(
                 name = f"s{step + 1}"
                 session = handles[name] = session.fork(name)
             case "evict":
+                revision = session.revision
                 session.close()
                 store._memory.make_room()
                 if name in store._memory.entries:
                     kind = ""  # there was room for it
-                session = handles[name] = store.open(name, text)
+                session = handles[name] = _found_again(store, name, text, revision)
             case "restart" if reopen:
+                revisions = {each: handle.revision for each, handle in handles.items()}
+                _check_counts(store)
                 store.close()
                 store = done.store = reopen()
-                handles = {each: store.open(each, texts[each]) for each in texts}
+                handles = {each: _found_again(store, each, texts[each], revisions[each]) for each in texts}
                 session = handles[name]
         if patch is not None and text == texts[name]:
             kind = ""  # such as a truncation to its length
@@ -136,12 +139,28 @@ def walk(
             del texts[gone]
     for handle in handles.values():
         handle.close()
+    _check_counts(store)
     return done
 
 
 _KINDS = {"append": 45, "edit": 28, "truncate": 8, "update": 8, "fork": 4, "evict": 4, "restart": 3}
 """How often each is drawn."""
 _ON_DISK = ("evict", "restart")
+
+
+def _found_again(store: SessionStore, name: str, text: str, revision: int) -> Session:
+    """A session as it was stored; never one that is made anew, or mended."""
+    session = store.get(name)
+    if (session.revision, session.text) != (revision, text):
+        raise Difference(f"session {name} came back at revision {session.revision} of {revision}: {session.text[:99]!r}")
+    return session
+
+
+def _check_counts(store: SessionStore) -> None:
+    """A walk damages nothing, and no other process writes."""
+    odd = {what: store.stats()["counts"].get(what, 0) for what in ("damaged", "damaged file", "foreign", "conflicts")}
+    if any(odd.values()):
+        raise Difference(f"counted: {odd}")
 
 
 def _compare(

@@ -118,7 +118,7 @@ class RewrittenEncoder:
         first, last = np.array(starts, np.int32), np.array(ends, np.int32)
         if buffer.origin is not None:
             origin = np.asarray(buffer.origin)
-            first, last = origin[0][first], origin[1][last - 1]
+            first, last = origin[0][first], np.maximum.accumulate(origin[1][last - 1])  # as in ops/encode.py
         return np.array(ids, np.int32), first, last
 
     def _by_xla(

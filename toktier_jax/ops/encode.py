@@ -16,7 +16,7 @@ from toktier_jax.ops.classify import classify
 from toktier_jax.ops.emit import Tokens
 from toktier_jax.ops.quickcheck import quick_check
 from toktier_jax.ops.rewrite import rewrite
-from toktier_jax.ops.scan import Lowering
+from toktier_jax.ops.scan import Lowering, running_max
 from toktier_jax.ops.settle import cuts_of, settle
 from toktier_jax.ops.split import split
 from toktier_jax.ops.tokenize import tokenize
@@ -34,7 +34,7 @@ class Encoded(NamedTuple):
 
     ids             int32 [capacity], -1 past `count`
     byte_starts     int32 [capacity], first byte of each token
-    byte_ends       int32 [capacity], the byte after its last
+    byte_ends       int32 [capacity], the byte after its last; never decreasing
     count           int32 []   number of tokens
     segment_counts  int32 [S]  number of tokens of each document; [1] where no segment starts were given
     status          int32 []   0 ok, 1 more tokens than `capacity`, 2 host needed (the text failed the normalizer's
@@ -240,6 +240,8 @@ def encode_pieces(
     if buffer.origin is not None:
         ends = _at(buffer.origin[1], ends - 1)
         starts = _at(buffer.origin[0], starts)
+        # a prefix before what one character was rewritten to is empty, and can come after other letters of it
+        ends = running_max(ends, lowering=lowering)
     status = jnp.where(tokens.count > capacity, OVERFLOW, OK)
     status = jnp.where(tokens.unresolved, HOST_NEEDED, status)
     status = jnp.where(pieces.status == OK, status, pieces.status).astype(jnp.int32)
