@@ -95,6 +95,7 @@ def test_one_text_for_many(verb: str, texts: Any, says: str) -> None:
     ("ids", "says"),
     [
         ([1, 257], "id 257 at index 1 is out of range; the ids end at 256"),
+        ([1, 1 << 64], "id 18446744073709551616 at index 1 is out of range; the ids end at 256"),
         ([-1], "id -1 at index 0"),
         (np.array([0, 1 << 40]), "id 1099511627776 at index 1"),
         ([1.0], "float64"),

@@ -169,12 +169,23 @@ def test_pre_tokenizers_of_too_many_states_are_refused_by_name(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "contents", [["  ", "   "], ["ab<x>", "<x>"], ["abab"], ["ab", "bc"], ["<think>", "think"]], ids=str
+    "contents", [["  ", "   "], ["ab<x>", "<x>"], ["<x>", "<x>y"], ["<think>", "think"]], ids=str
 )
-def test_added_tokens_that_can_overlap_are_refused_by_name(contents: list[str]) -> None:
-    """Which of them a text holds depends on what is before both."""
-    with pytest.raises(UnsupportedError, match=r"exact.*which can overlap"):
+def test_an_added_token_in_another_is_refused_by_name(contents: list[str]) -> None:
+    """Which of them a text holds depends on what follows."""
+    with pytest.raises(UnsupportedError, match=r"exact covers with the added token .*, which holds"):
         cover_rules(with_added(contents))
+
+
+@pytest.mark.parametrize(
+    ("contents", "ends"),
+    [(["abab"], (b"aba", b"ab", b"xa")), (["|D|"], (b"a|", b"|D", b"|")), (["ab", "bc"], (b"a", b"b", b"xb"))],
+    ids=str,
+)
+def test_of_added_tokens_that_overlap_the_leftmost_is_found(contents: list[str], ends: tuple[bytes, ...]) -> None:
+    tok = with_added(contents)
+    for end in ends:
+        check(tok, end)
 
 
 def test_added_tokens_that_cannot_overlap_have_covers() -> None:

@@ -9,6 +9,7 @@ from toktier_jax import sampling
 from toktier_jax.errors import InputError
 from toktier_jax.sampling import bytetree, merges
 from toktier_jax.sampling.distribution import ByteWalk
+from toktier_jax.sampling.prompt import read_prompts
 from toktier_jax.sampling.vocabulary import vocabulary_of
 
 from . import brute, small
@@ -240,3 +241,16 @@ def test_a_special_token_that_the_prompt_begins_cannot_be_scored() -> None:
             sampling.score(lm, tok, prompt, more)
     for prompt, more in (("a", "<|end|>"), ("a<|end|>", " b"), ("a<|e", "nd|"), ("", "a")):
         assert sampling.score(lm, tok, prompt, more) <= 0
+
+
+def test_a_walk_past_an_added_token_is_what_the_text_itself_gives() -> None:
+    """Bytes that complete an added token are that token from then on."""
+    tok = small.tokenizer(added=True, bos=True)
+    lm = small.model(tok.vocab_size)
+    text = b"a <think>it's"
+    walk = ByteWalk(lm, tok, text[:4])
+    for at in range(4, len(text)):
+        walk.push(text[at])
+        assert walk.ids == read_prompts(tok, text[: at + 1], "exact", None)[0][0].ids
+        direct = sampling.next_byte_distribution(lm, tok, text[: at + 1])
+        np.testing.assert_allclose(np.exp(walk.next()), direct, atol=1e-6)

@@ -152,7 +152,8 @@ def _found_again(store: SessionStore, name: str, text: str, revision: int) -> Se
     """A session as it was stored; never one that is made anew, or mended."""
     session = store.get(name)
     if (session.revision, session.text) != (revision, text):
-        raise Difference(f"session {name} came back at revision {session.revision} of {revision}: {session.text[:99]!r}")
+        found = f"revision {session.revision}, {session.text[:99]!r}"
+        raise Difference(f"session {name} of revision {revision} came back as {found}")
     return session
 
 

@@ -28,7 +28,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def fail(message: str, code: int) -> NoReturn:
-    print(f"toktier-jax: error: {' '.join(message.split())}", file=sys.stderr)
+    if sys.stderr is not None:  # print would take the standard output for a closed one
+        print(f"toktier-jax: error: {' '.join(message.split())}", file=sys.stderr)
     raise SystemExit(code)
 
 

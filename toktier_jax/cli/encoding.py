@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from toktier_jax.cli.files import add_tokenizer, keep_executables, load, naming, read, shown
-
-Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
+from toktier_jax.cli.files import Add, add_tokenizer, keep_executables, load, naming, read, shown
 
 PROGRESS_FROM = 4 << 20
 """Bytes from which `count` shows a progress bar (on a terminal)."""
@@ -53,7 +51,8 @@ def add_encoding(add: Add) -> None:
 
     sub = add("verify", verify, "compare piece starts and ids with the reference on generated and real text")
     add_tokenizer(sub)
-    sub.add_argument("--seconds", type=_seconds, default=30.0, help="how long to search (default 30)")
+    text = "how long to search (default 30); what has begun by then, such as compiling, is finished"
+    sub.add_argument("--seconds", type=_seconds, default=30.0, help=text)
     sub.add_argument("--corpus", type=Path, metavar="DIR", help="text files to draw from as well")
     sub.add_argument("--seed", type=int, default=0)
 

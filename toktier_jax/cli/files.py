@@ -6,12 +6,16 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from toktier_jax.tokenizer import Tokenizer
+
+
+Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
+"""Adds a verb by its name, its function and one line about it."""
 
 
 def add_tokenizer(sub: argparse.ArgumentParser) -> None:

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toktier_jax.cli.files import load, read
+from toktier_jax.cli.files import Add, load, read
 
 if TYPE_CHECKING:
     from toktier_jax.tokenizer import Tokenizer
-
-Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 
 
 def add_sampling(add: Add) -> None:
@@ -90,12 +88,14 @@ def _stop(text: str) -> str:
 @contextlib.contextmanager
 def _option_names() -> Iterator[None]:
     """Says what is missing as the command line spells it."""
-    from toktier_jax.errors import InputError
+    from toktier_jax.errors import InputError, UnsupportedError
 
     try:
         yield
     except InputError as error:
         raise InputError(str(error).replace("context_start=", "--context-start ")) from error
+    except UnsupportedError as error:
+        raise UnsupportedError(str(error).replace('use boundary="heal"', "use --boundary heal")) from error
 
 
 @_option_names()

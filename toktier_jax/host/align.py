@@ -85,7 +85,12 @@ def _normalize(form: Form, text: str) -> tuple[str, np.ndarray]:
 
     pieces = tokenizers.PreTokenizedString(text)
     pieces.normalize(getattr(tokenizers.normalizers, form)().normalize)
-    pieces.tokenize(lambda normalized: _one_token_a_character(tokenizers.Token, normalized))
+    try:
+        pieces.tokenize(lambda normalized: _one_token_a_character(tokenizers.Token, normalized))
+    except Exception as error:
+        if str(error).startswith("KeyboardInterrupt"):  # what the library makes of one in the callback
+            raise KeyboardInterrupt from None
+        raise
     offsets = np.array(pieces.to_encoding().offsets, np.int64).reshape(-1, 2)
     return "".join(part for part, _, _ in pieces.get_splits()), offsets
 

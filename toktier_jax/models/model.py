@@ -110,6 +110,10 @@ class CausalLM:
     config: Any = None  # the DecoderConfig of a model of ours
     selects: bool = False  # `forward` takes `at`, too: see apply
 
+    def __repr__(self) -> str:
+        numbers = sum(leaf.size for leaf in jax.tree.leaves(self.params))
+        return f"CausalLM({self.vocab_size} logits, {numbers / 1e6:.1f} M parameters, context {self.context_length})"
+
     def init_cache(self, batch: int, length: int) -> Cache:
         """An empty cache of `length` slots for `batch` rows."""
         if batch < 1 or length < 1:

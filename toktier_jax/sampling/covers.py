@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import weakref
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -118,14 +118,29 @@ class CoverRules:
         return self.canonical.encoded(Open(0, text, self.canonical.splitter.begin))
 
     def _pending(self, text: bytes) -> list[tuple[int, int]]:
-        """(byte, id) of added tokens, none special, whose literal may begin at that byte and go on after the end."""
-        return [
-            (at, id)
+        """(byte, id) of added tokens, none special, whose literal may begin at that byte and go on after the end.
+
+        Without those that begin inside another, earlier one which whatever completes them completes before: the
+        leftmost is taken.
+        """
+        begun = [
+            (at, literal, id)
             for literal, id in self.literals
-            if id not in self.vocabulary.special
             for at in range(max(0, len(text) - len(literal) + 1), len(text) + 1)
             if literal.startswith(text[at:])
         ]
+
+        inside = [(at, literal) for at, literal, _ in begun if at < len(text)]
+
+        def first(at: int, literal: bytes) -> bool:
+            rest = literal[len(text) - at :]
+            return not any(
+                before < at < before + len(other) and rest.startswith(other[len(text) - before :])
+                for before, other in inside
+            )
+
+        special = self.vocabulary.special
+        return [(at, id) for at, literal, id in begun if id not in special and first(at, literal)]
 
     def _before(self, ids: Sequence[int], open_bytes: int) -> tuple[int, ...]:
         """The ids without those that spell the last `open_bytes` bytes."""
@@ -134,9 +149,7 @@ class CoverRules:
             count -= 1
             open_bytes -= len(self.vocabulary.strings[ids[count]])
         if open_bytes:
-            raise UnsupportedError(
-                'boundary="exact" for ids that are not what the tokenizer gives; use boundary="heal"'
-            )
+            raise UnsupportedError("no exact covers for ids that are not what the tokenizer gives")
         return tuple(ids[:count])
 
     # ---- nodes ----
@@ -209,26 +222,20 @@ def cover_rules(tok: TokenizerLike) -> CoverRules:
         spec, vocabulary = tok.spec, vocabulary_of(tok)
         for step in spec.normalizers:
             if not isinstance(step, types.Unicode):
-                raise UnsupportedError(
-                    f'boundary="exact" with the normalizer {type(step).__name__}; use boundary="heal"'
-                )
+                raise UnsupportedError(f"no exact covers with the normalizer {type(step).__name__}")
         if "WordPiece" in decoder_types(spec):
-            raise UnsupportedError('boundary="exact" with the decoder WordPiece; use boundary="heal"')
+            raise UnsupportedError("no exact covers with the decoder WordPiece")
         for step in spec.pre_tokenizers:
             if isinstance(step, types.Metaspace) or getattr(step, "add_prefix_space", False):
-                raise UnsupportedError('boundary="exact" with a prefix before the text; use boundary="heal"')
+                raise UnsupportedError("no exact covers with a prefix before the text")
         for token in spec.added_tokens:
             if not token.special and (token.lstrip or token.rstrip or token.single_word):
                 raise UnsupportedError(
-                    f'boundary="exact" with the added token {token.content!r} (lstrip, rstrip or single_word); '
+                    f"no exact covers with the added token {token.content!r} (lstrip, rstrip or single_word); "
                     'use boundary="heal"'
                 )
-        ordinary = {token.content for token in spec.added_tokens if token.content and not token.special}
-        if (pair := _overlapping(ordinary)) is not None:
-            raise UnsupportedError(
-                f'boundary="exact" with the added tokens {pair[0]!r} and {pair[1]!r}, which can overlap in a text; '
-                'use boundary="heal"'
-            )
+        if (pair := _nested(vocabulary)) is not None:
+            raise UnsupportedError(f"no exact covers with the added token {pair[0]!r}, which holds {pair[1]!r}")
         canonical = Canonical(vocabulary, merges_of(spec, vocabulary.strings), Splitter(spec))
         plain = np.array([p for p, id in enumerate(vocabulary.order.tolist()) if id not in vocabulary.added], np.int32)
         literals = tuple(sorted(vocabulary.literals.items()))
@@ -237,17 +244,15 @@ def cover_rules(tok: TokenizerLike) -> CoverRules:
     return found
 
 
-def _overlapping(contents: Collection[str]) -> tuple[str, str] | None:
-    """Two of them (or one twice) of which one lies in the other, or begins in the other and ends after it: which of
-    them a text holds then depends on what is before both."""
-    begun = {content[:size]: content for content in contents for size in range(1, len(content))}
-    for content in contents:
-        for at in range(len(content)):
-            if at and (other := begun.get(content[at:])) is not None:
-                return content, other
-            for end in range(at + 1, len(content) + 1):
-                if end - at < len(content) and content[at:end] in contents:
-                    return content, content[at:end]
+def _nested(vocabulary: Vocabulary) -> tuple[str, str] | None:
+    """An added token and another in it, not both special: which of them a text holds only what follows tells."""
+    literals = vocabulary.literals
+    for outer, id in literals.items():
+        for at in range(len(outer)):
+            for end in range(at + 1, len(outer) + (at > 0)):
+                inner = literals.get(outer[at:end])
+                if inner is not None and not {id, inner} <= vocabulary.special:
+                    return outer.decode(), outer[at:end].decode()
     return None
 
 

@@ -13,7 +13,7 @@ from toktier_jax.sampling.covers import Covers, cover_rules
 from toktier_jax.sampling.prompt import NO_CONTEXT, TEXTS, Context, read_prompts, utf8
 from toktier_jax.sampling.request import check_number, divisor
 from toktier_jax.sampling.tree import plant
-from toktier_jax.sampling.vocabulary import TokenizerLike, check_model, padded, vocabulary_of
+from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, check_model, padded, vocabulary_of
 
 END = 256
 """The index of the end of text: every special token, whole."""
@@ -133,9 +133,9 @@ class ByteWalk:
         if not temperature > 0:
             raise InputError(f"temperature={temperature}: expected a number above 0")
         self.rules, self.vocabulary = cover_rules(tok), vocabulary_of(tok)
-        self.context: Context = contexts[0]
-        self.text = self.context.text
-        self.ids = self.context.ids
+        context: Context = contexts[0]
+        self.text, self.ids = context.text, context.ids
+        self.before = _without(context, self.vocabulary)  # the ids before those of `text`
         special = bool(self.ids) and self.ids[0] in self.vocabulary.special
         self.given = special or context_start is not None  # whether the first id is not scored
         known = padded(self.vocabulary.known, lm.vocab_size, False)
@@ -161,9 +161,13 @@ class ByteWalk:
             return np.log(mass / mass.sum())
 
     def push(self, byte: int) -> None:
-        """The text goes on with `byte`."""
+        """The text goes on with `byte`. What it completes of an added token is that token."""
         self.text += bytes([byte])
-        self.ids = self._ids()
+        for literal, id in self.rules.literals:
+            if self.text.endswith(literal):
+                self.before = (*self.before, *self.rules.encode(self.text[: -len(literal)]), id)
+                self.text = b""
+        self.ids = (*self.before, *self.rules.encode(self.rules.whole(self.text)))
 
     def logprob(self) -> float:
         """log of the covers' mass after the first id (BOS or `context_start`)."""
@@ -191,15 +195,14 @@ class ByteWalk:
             ways[node] = ways[parent] + rows[parent][tree.tokens[node]]
         return [rows[place] for place in tree.places], ways[tree.places]
 
-    def _ids(self) -> tuple[int, ...]:
-        """Ids of the context with the text as it is now; a character that is not whole yet is no part of them."""
-        text = self.rules.whole(self.text)
-        before = len(self.context.ids)
-        spelled = len(self.context.text) - len(self.context.tail)
-        while spelled > 0:
-            before -= 1
-            spelled -= len(self.vocabulary.strings[self.context.ids[before]])
-        return (*self.context.ids[:before], *self.rules.encode(text))
+
+def _without(context: Context, vocabulary: Vocabulary) -> tuple[int, ...]:
+    """The ids of a context before those that spell its text."""
+    count, spelled = len(context.ids), len(context.text) - len(context.tail)
+    while spelled > 0:
+        count -= 1
+        spelled -= len(vocabulary.strings[context.ids[count]])
+    return context.ids[:count]
 
 
 def _picked(rows: list[np.ndarray], nodes: np.ndarray, tokens: np.ndarray) -> np.ndarray:

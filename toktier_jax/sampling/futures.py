@@ -63,9 +63,7 @@ class Futures:
         found, fresh = {start: ""}, [start]
         while fresh:
             if len(found) > MOST:
-                raise UnsupportedError(
-                    f'boundary="exact" with pre-tokenizers of more than {MOST} states together; use boundary="heal"'
-                )
+                raise UnsupportedError(f"no exact covers with pre-tokenizers of more than {MOST} states together")
             state, fresh = fresh[0], fresh[1:]
             for char in self._examples:
                 classes = [int(of[ord(char)]) for of in self.of_code]

@@ -156,13 +156,11 @@ def merges_of(spec: TokenizerSpec, strings: Sequence[bytes]) -> Merges:
         units = {string[0]: rank + offset for string, rank in ranks.items() if len(string) == 1}
         return Merges(strings, units, by_string, True)
     if not isinstance(model, BPE):
-        raise UnsupportedError(f'boundary="exact" with a {type(model).__name__} model; use boundary="heal"')
+        raise UnsupportedError(f"no exact covers with a {type(model).__name__} model")
     if not spec.byte_level:
-        raise UnsupportedError('boundary="exact" with merges over characters (byte fallback); use boundary="heal"')
+        raise UnsupportedError("no exact covers with merges over characters (byte fallback)")
     if model.continuing_subword_prefix or model.end_of_word_suffix or model.dropout:
-        raise UnsupportedError(
-            'boundary="exact" with continuing_subword_prefix, end_of_word_suffix or dropout; use boundary="heal"'
-        )
+        raise UnsupportedError("no exact covers with continuing_subword_prefix, end_of_word_suffix or dropout")
     table: dict[tuple[int, int], tuple[int, int]] = {}
     for rank, (left, right) in enumerate(model.merges):
         table[model.vocab[left], model.vocab[right]] = rank, model.vocab[left + right]

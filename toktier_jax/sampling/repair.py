@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from toktier_jax.errors import InputError
+from toktier_jax.errors import InputError, UnsupportedError
 from toktier_jax.sampling.covers import Covers, cover_rules
 from toktier_jax.sampling.healing import Healed, heal
 from toktier_jax.sampling.prompt import NO_CONTEXT, Context
@@ -35,20 +35,28 @@ class Boundary:
 
 
 def repair(request: Request, context: Context, limit: int) -> Boundary:
-    """The boundary of a prompt. Raises InputError for one without covers or context, or of `limit` tokens or more."""
+    """The boundary of a prompt. Raises InputError for one without covers or context, of more than `limit` ids, or of
+    which `limit` tokens or more would be forwarded."""
     if len(context.ids) > limit:  # before its covers are looked for, which costs in proportion to it
-        raise InputError(f"the prompt has {len(context.ids)} tokens and the model's context {limit}")
+        raise _too_long(len(context.ids), limit)
     found = _exact(request, context) if context.mode == "exact" and context.text else _healed(request, context)
     if not found.tree.trunk:
         raise InputError(NO_CONTEXT)
     size = len(found.tree.trunk) + int(found.tree.depths.max())
     if size >= limit:
-        raise InputError(f"the prompt has {size} tokens and the model's context {limit}")
+        raise _too_long(size, limit)
     return found
 
 
+def _too_long(size: int, limit: int) -> InputError:
+    return InputError(f"the prompt has {size} tokens and the model's context {limit}: shorten it, or keep only its end")
+
+
 def _exact(request: Request, context: Context) -> Boundary:
-    covers = cover_rules(request.tok).covers(context.ids, context.text)
+    try:
+        covers = cover_rules(request.tok).covers(context.ids, context.text)
+    except UnsupportedError as error:
+        raise UnsupportedError(f'{error}; use boundary="heal"') from None
     if not covers.leaves[0].size:
         raise InputError("no token sequence of this vocabulary covers the end of the prompt")
     return Boundary(context, plant(covers.trunk, covers.nodes), covers=covers, cut=covers.rest)

@@ -53,13 +53,11 @@ class Splitter:
 
     def __init__(self, spec: types.TokenizerSpec) -> None:
         if any(isinstance(step, types.ByteLevelNormalizer) for step in spec.normalizers):
-            raise UnsupportedError('boundary="exact" with a ByteLevel normalizer; use boundary="heal"')
+            raise UnsupportedError("no exact covers with a ByteLevel normalizer")
         self.stages: list[SplitStage] = split_stages(spec.pre_tokenizers, spec.dialect)
         for stage in self.stages:
             if stage.plan.behavior == "Removed" or stage.plan.unit == "byte":
-                raise UnsupportedError(
-                    'boundary="exact" with a pre-tokenizer that removes text or splits bytes; use boundary="heal"'
-                )
+                raise UnsupportedError("no exact covers with a pre-tokenizer that removes text or splits bytes")
         self.futures = Futures(self.stages)
 
     @property
@@ -97,9 +95,10 @@ class Splitter:
             cut = int(np.flatnonzero(starts[: decided + 1]).max(initial=0))
         start = len(text[:cut].encode())
         if len(data) - start > LONGEST:
+            why = ", ".join(sorted({stage.plan.behavior for stage in self.stages} - {"Isolated"}))
+            why = f"the pre-tokenizer's {why} may merge them" if why else "they may be one piece"
             raise UnsupportedError(
-                f'boundary="exact" where the last {len(data) - start} bytes may all be one piece (the limit is '
-                f'{LONGEST}); use boundary="heal"'
+                f"no exact covers where the last {len(data) - start} bytes are undecided, of at most {LONGEST}: {why}"
             )
         return Open(start, data[start:], tuple(int(left[cut]) for left in lefts))
 

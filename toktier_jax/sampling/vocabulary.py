@@ -185,7 +185,8 @@ _known: weakref.WeakKeyDictionary[Any, Vocabulary] = weakref.WeakKeyDictionary()
 
 def vocabulary_of(tok: TokenizerLike) -> Vocabulary:
     """The Vocabulary of a tokenizer, made once. Raises InputError for what is none."""
-    missing = [name for name in ("spec", "encode", "decode_bytes", "token_bytes") if not hasattr(tok, name)]
+    members = ("vocab_size", "spec", "encode", "count", "decode_bytes", "token_bytes")
+    missing = [name for name in members if not hasattr(tok, name)]
     if missing:
         raise InputError(f"tok: {type(tok).__name__} is no toktier_jax.Tokenizer: it has no {', '.join(missing)}")
     if (found := _known.get(tok)) is None:

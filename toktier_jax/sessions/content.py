@@ -23,6 +23,7 @@ class ContentIndex:
         self._lock = threading.Lock()
         self._by_hash: dict[tuple[int, int], list[Entry]] = {}
         self._keys: dict[Entry, list[tuple[int, int]]] = {}
+        self._waiting: dict[Entry, None] = {}  # those whose beginnings are not all hashed
         self._numbers = itertools.count()
 
     def number(self) -> int:
@@ -30,20 +31,33 @@ class ContentIndex:
         return next(self._numbers)
 
     def add(self, entry: Entry, kept: int = 1 << 62) -> None:
-        """Takes in an entry, or the beginnings that its text has got since; `kept` characters are as they were."""
-        text = entry.record.text
+        """Takes in an entry, or one whose text was changed after the first `kept` characters. Nothing is hashed before
+        a text is looked for, so that named sessions cost nothing."""
         with self._lock:
             keys = self._keys.setdefault(entry, [])
             while keys and keys[-1][0] > kept:
                 self._forget(entry, keys.pop())
-            known = len(keys)
-        if known == len(LENGTHS) or LENGTHS[known] > text.length:
-            return
-        missing = [size for size in LENGTHS[known:] if size <= text.length]
-        fresh = [(size, hash(_beginning(text.chunks, size))) for size in missing]
+            self._waiting[entry] = None
+
+    def _hash(self) -> None:
+        """The beginnings of all entries that wait for it; those that are being changed wait on."""
+        for entry in list(self._waiting):
+            if entry.lock.acquire(blocking=False):
+                try:
+                    self._hash_one(entry)
+                finally:
+                    entry.lock.release()
+
+    def _hash_one(self, entry: Entry) -> None:
+        """With the entry's lock held."""
+        text, keys = entry.record.text, self._keys.get(entry, [])
+        known = len(keys)
+        sizes = [size for size in LENGTHS[known:] if size <= text.length]
+        fresh = [(size, hash(_beginning(text.chunks, size))) for size in sizes]
         with self._lock:
-            if self._keys.get(entry) is not keys or len(keys) != known:
+            if self._keys.get(entry) is not keys or len(keys) != known:  # it has left
                 return
+            self._waiting.pop(entry, None)
             for key in fresh:
                 keys.append(key)
                 found = self._by_hash.setdefault(key, [])
@@ -52,6 +66,7 @@ class ContentIndex:
 
     def remove(self, entry: Entry) -> None:
         with self._lock:
+            self._waiting.pop(entry, None)
             for key in self._keys.pop(entry, ()):
                 self._forget(entry, key)
 
@@ -65,6 +80,7 @@ class ContentIndex:
     def longest(self, text: str) -> tuple[Entry, int] | None:
         """Of the latest CANDIDATES entries with the longest hashed beginning of `text`, the one that shares most with
         it, and how many characters. Waits for no entry's lock: one that is being changed is passed over."""
+        self._hash()
         for size in reversed(LENGTHS):
             if size > len(text):
                 continue

@@ -14,9 +14,9 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from toktier_jax.errors import ClosedSession, RevisionConflict, SessionError
 from toktier_jax.sessions import rows
@@ -28,6 +28,8 @@ BUSY_SECONDS = 30.0
 VERSION = 2
 APPLICATION = 0x746B6A78
 """SQLite's application_id of a store: a file with tables, another one and no version is another program's."""
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class Disk:
         self._fingerprint, self._count = fingerprint, count
         self._lock = threading.Lock()
         self._closed = False
+        self._process = os.getpid()
         self._path = Path(path) / FILE
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,30 +106,25 @@ class Disk:
 
     def close(self) -> None:
         """Every other call raises ClosedSession from now on."""
+        if os.getpid() != self._process:  # closed here, the parent's file would lose its locks
+            return
         with self._lock:
             self._closed = True
             self._connection.close()
 
     def names(self) -> list[str]:
         """Of this tokenizer's sessions, in order. Of damage it sees only what is in a session's first row."""
-        with self._reading() as connection:
-            return rows.names(connection, self._fingerprint)
+        return self._reading(lambda connection: rows.names(connection, self._fingerprint))
 
     def holds(self, name: str, stored: Stored) -> bool:
         """Whether the session of that name is this one at this revision."""
-        with self._reading() as connection:
-            return rows.head(connection, self._fingerprint, name) == (stored.id, stored.revision)
+        found = self._reading(lambda connection: rows.head(connection, self._fingerprint, name))
+        return found == (stored.id, stored.revision)
 
     def load(self, name: str) -> tuple[Record, Stored] | None:
         """The record of a session; None where there is none, or none that can be used, which is counted."""
         try:
-            with self._reading() as connection:
-                connection.execute("BEGIN")  # all of it as it was at one moment, whoever writes
-                try:
-                    raw = self._read(connection, name)
-                finally:
-                    if connection.in_transaction:  # a damaged file ends it
-                        connection.execute("ROLLBACK")
+            raw = self._reading(lambda connection: self._read(connection, name))
             return None if raw is None else _restored(raw)  # others may use the file meanwhile
         except rows.Unusable as error:
             self._count(str(error))
@@ -139,7 +137,8 @@ class Disk:
 
         A row of that name that cannot be used is replaced; raises RevisionConflict where there is one that can.
         """
-        with self._writing(name) as connection:
+
+        def write(connection: sqlite3.Connection) -> Stored:
             try:
                 raw = self._read(connection, name)
                 taken = raw is not None and bool(_restored(raw))
@@ -153,12 +152,16 @@ class Disk:
             shared = parent is not None and rows.share(connection, stored, record, parent)
             written = rows.write_rows(connection, stored, record, (1 << 62, 1 << 62) if shared else (0, 0))
             rows.write_head(connection, self._fingerprint, number, name, record, written)
+            return Stored(number, record.revision, written)
+
+        stored = self._writing(name, write)
         record.text.dirty = record.tokens.dirty = 1 << 62
-        return Stored(number, record.revision, written)
+        return stored
 
     def save(self, name: str, record: Record, stored: Stored) -> Stored:
         """Writes what is different from `stored`. Raises RevisionConflict if the session was changed since."""
-        with self._writing(name) as connection:
+
+        def write(connection: sqlite3.Connection) -> rows.Rows:
             found = rows.head(connection, self._fingerprint, name)
             if found is None or found[0] != stored.id:
                 raise RevisionConflict(f"session {name!r} was deleted by another process; nothing was changed")
@@ -169,13 +172,15 @@ class Disk:
                 )
             written = rows.write_rows(connection, stored, record, (record.text.dirty, record.tokens.dirty))
             rows.write_head(connection, self._fingerprint, stored.id, name, record, written)
+            return written
+
+        written = self._writing(name, write)
         record.text.dirty = record.tokens.dirty = 1 << 62
         return Stored(stored.id, record.revision, written)
 
     def delete(self, name: str) -> bool:
         """Whether there was such a session."""
-        with self._writing(name) as connection:
-            return rows.delete(connection, self._fingerprint, name)
+        return self._writing(name, lambda connection: rows.delete(connection, self._fingerprint, name))
 
     # ---- inside ----
 
@@ -188,27 +193,29 @@ class Disk:
                 raise rows.Unusable("damaged") from error
             raise
 
-    def _check_open(self) -> None:
-        """With the lock held."""
-        if self._closed:
-            raise ClosedSession("the session store was closed; open a new one")
+    # Work is handed in, and no context manager handed out: one that an interrupt leaves suspended would hold the lock,
+    # and its transaction, for as long as somebody keeps the traceback.
 
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for this thread alone. SQLite's errors become SessionError."""
+    def _reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """`work` on the data as it is at one moment, whoever writes. SQLite's errors become SessionError."""
+        self._check_process()
         with self._lock:
-            self._check_open()
+            connection = self._ready()
             try:
-                yield self._connection
+                try:
+                    connection.execute("BEGIN")
+                    return work(connection)
+                finally:
+                    if connection.in_transaction:  # a damaged file ends it
+                        connection.execute("ROLLBACK")
             except sqlite3.Error as error:
                 raise SessionError(f"the session store {self._path.parent} cannot be read: {error}") from error
 
-    @contextmanager
-    def _writing(self, name: str) -> Iterator[sqlite3.Connection]:
-        """A transaction, undone where anything is raised. SQLite's errors become SessionError."""
+    def _writing(self, name: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        """`work` in a transaction, undone where anything is raised. SQLite's errors become SessionError."""
+        self._check_process()
         with self._lock:
-            self._check_open()
-            connection = self._connection
+            connection = self._ready()
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 if _identity(self._path) != self._file:  # SQLite would go on writing to what nobody can open any more
@@ -216,14 +223,29 @@ class Disk:
                         f"session {name!r} cannot be written: {self._path} was removed or replaced while the store was "
                         "open; nothing was changed: open a new store"
                     )
-                yield connection
+                done = work(connection)
                 connection.execute("COMMIT")
+                return done
             except BaseException as error:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 if isinstance(error, sqlite3.Error):
                     raise SessionError(f"session {name!r} cannot be written: {error}; nothing was changed") from error
                 raise
+
+    def _ready(self) -> sqlite3.Connection:
+        """The connection, outside a transaction; with the lock held."""
+        if self._closed:
+            raise ClosedSession("the session store was closed; open a new one")
+        if self._connection.in_transaction:  # an interrupt came between its end and another error
+            self._connection.execute("ROLLBACK")
+        return self._connection
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:  # SQLite's locks are not inherited: what a child writes can be lost
+            raise SessionError(
+                f"this process was forked while the session store {self._path.parent} was open; open a store of its own"
+            )
 
 
 def _restored(raw: rows.Raw) -> tuple[Record, Stored]:

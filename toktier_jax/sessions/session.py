@@ -136,7 +136,7 @@ class Session:
         text = check_text(text)
         with self._entry.lock:
             length = self._current().text.length
-            start, stop = check_offset("start", start, length), check_offset("stop", stop, length)
+            start, stop = self._offset("start", start, length), self._offset("stop", stop, length)
             if start > stop:
                 raise InputError(f"start {start} is after stop {stop}; nothing was changed")
             return self._change(start, stop, text)
@@ -145,7 +145,15 @@ class Session:
         """Keeps the first `n` characters."""
         with self._entry.lock:
             length = self._current().text.length
-            return self._change(check_offset("n", n, length), length, "")
+            return self._change(self._offset("n", n, length), length, "")
+
+    def _offset(self, name: str, value: Any, length: int) -> int:
+        """As check_offset; RevisionConflict comes first where the offset is of a text that another process made."""
+        try:
+            return check_offset(name, value, length)
+        except InputError:
+            self._host.confirm(self._entry)
+            raise
 
     def _change(self, start: int, stop: int, text: str) -> Patch:
         began = time.perf_counter()
@@ -257,6 +265,9 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __copy__(self) -> Session:
+        raise TypeError("a Session is a handle, and no copy would hold the record: get another from the store")
 
     def _current(self) -> Record:
         """The record, with its lock held."""

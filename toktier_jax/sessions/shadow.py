@@ -75,7 +75,7 @@ class ShadowVerifier:
         self._engine, self._rate = engine, rate
         self._folder = None if folder is None else Path(folder)
         self._hook, self._distrust = on_mismatch, distrust
-        self._draw = random.Random(0)
+        self._draw = random.Random()
         self._queue: queue.Queue[tuple[Entry, Record] | None] = queue.Queue(WAITING)
         self._counts: Counter[str] = Counter()
         self._thread: threading.Thread | None = None

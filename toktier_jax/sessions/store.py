@@ -1,4 +1,4 @@
-"""SessionStore: many sessions by name, in memory and, with a path, on disk. Opens, finds, forks, forgets; no encode."""
+"""SessionStore: many sessions by name, in memory and, with a path, on disk. Opens, finds, forks, forgets them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,6 @@ from toktier_jax.sessions.shadow import Mismatch, ShadowVerifier
 
 ATTEMPTS = 10
 """Of a change that other processes may get ahead of."""
-
-FORK_BYTES = 2048
-"""Of a fork that shares all blocks, about: it is counted whole once it is changed."""
 
 
 class SessionStore:
@@ -151,11 +148,16 @@ class SessionStore:
         source, common = found
         continued = common >= entry.record.text.length
         session = Session(self, entry, pin)
-        session.update(text)
+        self._memory.put(entry, entry.record.bytes_shared)  # before the verifier can ask for it
+        try:
+            session.update(text)
+        except BaseException:
+            entry.deleted = True
+            self._memory.forget(entry)
+            raise
         if continued and isinstance(source.key, int) and not source.pins:
             self._memory.forget(source)
-        self._memory.put(entry, entry.record.bytes_held)
-        self._memory.index(entry)
+        self._memory.resize(entry, len(text))
         self._memory.make_room()
         return session
 
@@ -282,7 +284,7 @@ class SessionStore:
         if entry is fresh:
             self._count("loaded")
         self._memory.index(entry)
-        return entry
+        return entry if self._is_there(entry, wait=wait) else None  # it may have been deleted meanwhile
 
     def _is_there(self, entry: Entry, *, wait: bool) -> bool:
         """Whether an entry of the memory is still to be used; reads it again if another process has changed it."""
@@ -310,7 +312,7 @@ class SessionStore:
         family = Family() if parent is None else parent.family
         entry, pin = Entry(name, record, opened=opened, family=family), Pin()
         with entry.lock:
-            if self._memory.put(entry, record.bytes_held if parent is None else FORK_BYTES, pin) is not entry:
+            if self._memory.put(entry, record.bytes_held if parent is None else record.bytes_shared, pin) is not entry:
                 return None
             if self._disk and isinstance(name, str):
                 try:
@@ -361,6 +363,7 @@ class SessionStore:
                 try:
                     self.commit(entry, record)
                     self._memory.resize(entry, record.text.length)
+                    self._memory.make_room()
                     break
                 except RevisionConflict:  # another process was faster
                     if not attempt:
@@ -382,5 +385,6 @@ def _engine(tok: Any, policy: Policy) -> Engine:
     from toktier_jax.tokenizer import Tokenizer
 
     if not isinstance(tok, Tokenizer):
-        raise InputError(f"sessions need a Tokenizer or an Engine, not {type(tok).__name__}")
+        kind = f"{type(tok).__module__}.{type(tok).__name__}"
+        raise InputError(f"sessions need a toktier_jax.Tokenizer or an Engine, not {kind}")
     return TokenizerEngine(tok, policy)
