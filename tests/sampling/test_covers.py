@@ -11,7 +11,8 @@ import pytest
 import toktier_jax as tt
 from toktier_jax.errors import InputError, UnsupportedError
 from toktier_jax.sampling import futures, splits
-from toktier_jax.sampling.covers import cover_rules
+from toktier_jax.sampling.covers import _holding, cover_rules
+from toktier_jax.sampling.vocabulary import vocabulary_of
 
 from . import brute, small
 
@@ -192,6 +193,13 @@ def test_added_tokens_that_cannot_overlap_have_covers() -> None:
     tok = with_added(["<think>", "</think>", "<|a|>", "-a"])
     for prompt in (b"a <th", b"a -", b"a<|", b"</think"):
         check(tok, prompt)
+
+
+def test_tokens_that_hold_an_added_tokens_literal() -> None:
+    vocabulary = vocabulary_of(with_added(["a", "th", "中", "mpf;"]))
+    found = _holding(vocabulary)
+    assert found.tolist() == [any(literal in s for literal in vocabulary.literals) for s in vocabulary.strings]
+    assert 10 < found.sum() < 200
 
 
 def with_added(contents: list[str]) -> tt.Tokenizer:

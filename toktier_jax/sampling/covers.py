@@ -239,8 +239,20 @@ def cover_rules(tok: TokenizerLike) -> CoverRules:
         canonical = Canonical(vocabulary, merges_of(spec, vocabulary.strings), Splitter(spec))
         plain = np.array([p for p, id in enumerate(vocabulary.order.tolist()) if id not in vocabulary.added], np.int32)
         literals = tuple(sorted(vocabulary.literals.items()))
-        holding = np.array([any(literal in s for literal in vocabulary.literals) for s in vocabulary.strings], bool)
-        found = _rules[tok] = CoverRules(vocabulary, canonical, plain, holding, literals)
+        found = _rules[tok] = CoverRules(vocabulary, canonical, plain, _holding(vocabulary), literals)
+    return found
+
+
+def _holding(vocabulary: Vocabulary) -> np.ndarray:
+    """bool [V]: tokens whose bytes hold the literal of an added token. One search a literal, over all tokens joined."""
+    joined = b"\xff".join(vocabulary.strings)  # a byte that no literal has
+    ends = np.cumsum([len(string) + 1 for string in vocabulary.strings])
+    found = np.zeros(len(vocabulary.strings), bool)
+    for literal in vocabulary.literals:
+        at = joined.find(literal)
+        while at >= 0:
+            found[np.searchsorted(ends, at, side="right")] = True
+            at = joined.find(literal, at + 1)
     return found
 
 
