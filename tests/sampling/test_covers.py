@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Collection
 
 import numpy as np
 import pytest
@@ -189,6 +190,20 @@ def test_of_added_tokens_that_overlap_the_leftmost_is_found(contents: list[str],
         check(tok, end)
 
 
+def test_of_added_tokens_that_overlap_one_that_is_found_first_is_refused_by_name() -> None:
+    """Those that are not normalized are looked for first: "abc" is a and bc here, and not ab and c."""
+    for normalized in ({"ab"}, {"bc"}):
+        tok = with_added(["ab", "bc"], normalized)
+        ids = tok.reference.encode("abc", add_special_tokens=False).ids
+        assert (b"".join(map(tok.token_bytes, ids[-1:])) == b"bc") == ("ab" in normalized)
+        if "ab" in normalized:
+            with pytest.raises(UnsupportedError, match=r"exact covers.*'ab' \(normalized\) and 'bc'"):
+                cover_rules(tok)
+        else:
+            check(tok, b"xa")
+            check(tok, b"xb")
+
+
 def test_added_tokens_that_cannot_overlap_have_covers() -> None:
     tok = with_added(["<think>", "</think>", "<|a|>", "-a"])
     for prompt in (b"a <th", b"a -", b"a<|", b"</think"):
@@ -202,9 +217,12 @@ def test_tokens_that_hold_an_added_tokens_literal() -> None:
     assert 10 < found.sum() < 200
 
 
-def with_added(contents: list[str]) -> tt.Tokenizer:
+def with_added(contents: list[str], normalized: Collection[str] = ()) -> tt.Tokenizer:
     data = json.loads(small.tokenizer_json())
-    plain = dict.fromkeys(("special", "normalized", "single_word", "lstrip", "rstrip"), False)
+    plain = dict.fromkeys(("special", "single_word", "lstrip", "rstrip"), False)
     first = 1 + max(data["model"]["vocab"].values())
-    data["added_tokens"] = [{"id": first + n, "content": content, **plain} for n, content in enumerate(contents)]
+    data["added_tokens"] = [
+        {"id": first + n, "content": content, "normalized": content in normalized, **plain}
+        for n, content in enumerate(contents)
+    ]
     return tt.Tokenizer.from_bytes(json.dumps(data).encode())

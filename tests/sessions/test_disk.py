@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import sqlite3
+import string
 import subprocess
 import sys
 import textwrap
@@ -218,7 +219,7 @@ def test_damage_in_every_column(tmp_path: Path, table: str, column: str, caplog:
         with pytest.raises(UnknownSession):
             store.get("a")
         assert store.stats()["counts"].keys() & {"damaged", "foreign"}
-        assert ("damaged; opened, it begins anew" in caplog.text) == ("damaged" in store.stats()["counts"])
+        assert ("damaged, and treated as absent" in caplog.text) == ("damaged" in store.stats()["counts"])
 
 
 def test_a_file_that_is_no_database(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -353,3 +354,34 @@ def _rows(folder: Path) -> int:
     (count,) = connection.execute("SELECT COUNT(*) FROM rows").fetchone()
     connection.close()
     return count
+
+
+def test_a_page_that_sqlite_cannot_read_is_said(tmp_path: Path) -> None:
+    letters = "".join(random.Random(1).choices(string.ascii_lowercase + " ", k=60_000))
+    with SessionStore(StandIn(), tmp_path) as store:
+        for name in "abc":
+            store.open(name, letters)
+    path = tmp_path / FILE
+    connection = sqlite3.connect(path)
+    (size,), ((root,),) = (
+        connection.execute("PRAGMA page_size").fetchone(),
+        connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'rows'").fetchall(),
+    )
+    connection.close()
+    data = bytearray(path.read_bytes())
+    at = (root - 1) * size
+    if data[at] == 5:  # an inner page: its first leaf
+        cell = int.from_bytes(data[at + 12 : at + 14], "big")
+        at = (int.from_bytes(data[at + cell : at + cell + 4], "big") - 1) * size
+    data[at] = 0x77
+    path.write_bytes(data)
+    with SessionStore(StandIn(), tmp_path) as store:
+        for call in (lambda: store.open("a", "new"), lambda: store.delete("a")):
+            with pytest.raises(SessionError, match=r"malformed; nothing was changed: close the store and move"):
+                call()
+        assert store.stats()["counts"]["damaged"]
+        assert store._disk is not None
+        assert not store._disk._connection.in_transaction
+    path.rename(tmp_path / "away")
+    with SessionStore(StandIn(), tmp_path) as store:
+        assert store.open("a", "new").text == "new"

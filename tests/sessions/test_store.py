@@ -620,18 +620,21 @@ def test_an_interrupt_leaves_no_lock_and_no_transaction(tmp_path: Path, call: st
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_forked_child_is_told_to_open_a_store_of_its_own(tmp_path: Path) -> None:
+def test_a_forked_child_is_kept_from_a_folder_that_was_open(tmp_path: Path) -> None:
     """SQLite's locks are not inherited: what the child wrote could be lost."""
     with SessionStore(StandIn(), tmp_path) as store:
         session = store.open("a", "text")
         child = os.fork()
         if not child:
-            try:
-                session.append(" lost")
-            except SessionError as error:
-                store.close()
-                os._exit(0 if "forked while" in str(error) else 1)
-            os._exit(2)
+            told = 0
+            for call in (lambda: session.append(" lost"), lambda: SessionStore(StandIn(), tmp_path)):
+                try:
+                    call()
+                except SessionError as error:
+                    told += "forked while" in str(error)
+            store.close()
+            SessionStore(StandIn(), tmp_path / "own").open("a", "its own folder")
+            os._exit(0 if told == 2 else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         session.append(" kept")
     with SessionStore(StandIn(), tmp_path) as store:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,10 +93,9 @@ def _option_names() -> Iterator[None]:
 
     try:
         yield
-    except InputError as error:
-        raise InputError(str(error).replace("context_start=", "--context-start ")) from error
-    except UnsupportedError as error:
-        raise UnsupportedError(str(error).replace('use boundary="heal"', "use --boundary heal")) from error
+    except (InputError, UnsupportedError) as error:
+        text = re.sub(r'use boundary="(\w+)"', r"use --boundary \1", str(error))
+        raise type(error)(text.replace("context_start=", "--context-start ")) from error
 
 
 @_option_names()

@@ -30,7 +30,7 @@ def check_text(text: Any, what: str = "text") -> tuple[str, bytes]:
             raise InputError(
                 f"{what} is not UTF-8 at byte {error.start} ({data[error.start]:#04x}: {error.reason}); decode it first"
             ) from error
-    hint = "; a list of texts is for encode_batch" if isinstance(text, list | tuple) else ""
+    hint = "; a list of texts is for encode_batch" if what == "text" and isinstance(text, list | tuple) else ""
     raise InputError(f"{what} must be str or UTF-8 bytes, not {type(text).__name__}{hint}")
 
 
@@ -58,10 +58,10 @@ def check_ids(ids: Any, limit: int) -> list[int]:
         raise InputError(f"ids must be a flat sequence of integers: {error}") from error
     if array.ndim == 0:
         raise InputError(f"ids must be a flat sequence of integers, not {type(ids).__name__}; one id is a list of one")
-    if array.size and array.ndim == 1 and array.dtype.kind in "Of" and all(isinstance(id, int) for id in ids):
-        array = np.array([id if 0 <= id < limit else -1 for id in ids], np.int64)  # beyond 64 bits
-        at = int(np.argmin(array))
-        raise InputError(f"id {ids[at]} at index {at} is out of range; the ids end at {limit - 1}")
+    if array.ndim == 1 and array.dtype.kind in "Of":  # integers beyond 64 bits, perhaps
+        for at, id in enumerate(ids):
+            if isinstance(id, int) and not 0 <= id < limit:
+                raise InputError(f"id {id} at index {at} is out of range; the ids end at {limit - 1}")
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(f"ids must be a flat sequence of integers, not {array.ndim}-dimensional {array.dtype}")
     bad = np.flatnonzero((array < 0) | (array >= limit)) if array.size else array

@@ -231,16 +231,37 @@ def cover_rules(tok: TokenizerLike) -> CoverRules:
         for token in spec.added_tokens:
             if not token.special and (token.lstrip or token.rstrip or token.single_word):
                 raise UnsupportedError(
-                    f"no exact covers with the added token {token.content!r} (lstrip, rstrip or single_word); "
-                    'use boundary="heal"'
+                    f"no exact covers with the added token {token.content!r} (lstrip, rstrip or single_word)"
                 )
         if (pair := _nested(vocabulary)) is not None:
             raise UnsupportedError(f"no exact covers with the added token {pair[0]!r}, which holds {pair[1]!r}")
+        if (pair := _found_later(spec.added_tokens)) is not None:
+            raise UnsupportedError(
+                f"no exact covers with the added tokens {pair[0]!r} (normalized) and {pair[1]!r} (not), of which the "
+                "second is found first also where it begins in the other"
+            )
         canonical = Canonical(vocabulary, merges_of(spec, vocabulary.strings), Splitter(spec))
         plain = np.array([p for p, id in enumerate(vocabulary.order.tolist()) if id not in vocabulary.added], np.int32)
         literals = tuple(sorted(vocabulary.literals.items()))
         found = _rules[tok] = CoverRules(vocabulary, canonical, plain, _holding(vocabulary), literals)
     return found
+
+
+def _found_later(added: Sequence[types.AddedToken]) -> tuple[str, str] | None:
+    """A normalized token and one that is not and begins inside it, not both special: the second is looked for first."""
+    ends = {
+        (token.content[at:], token.special): token.content
+        for token in added
+        if token.normalized
+        for at in range(1, len(token.content))
+    }
+    for token in added:
+        for size in range(1, len(token.content)) if not token.normalized else ():
+            for special in (False, True):
+                other = ends.get((token.content[:size], special))
+                if other is not None and not (special and token.special):
+                    return other, token.content
+    return None
 
 
 def _holding(vocabulary: Vocabulary) -> np.ndarray:

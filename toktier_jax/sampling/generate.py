@@ -54,8 +54,8 @@ def generate(
     constraint          see Constraint; it sees bytes past the prompt only
     repetition_penalty  divides positive logits of tokens seen before, multiplies negative ones (arXiv 1909.05858)
     heal_tokens         tokens to go back for "heal", or "auto"
-    context_start       an id that every context begins with, where the prompt does not begin with it already; needed
-                        where the tokenizer adds no BOS and the prompt's covers reach its start
+    context_start       an id that every context begins with; needed where the tokenizer adds no BOS and the prompt's
+                        covers reach its start. Not put before a prompt that begins with it, if it is special
     stop_ids            ids that end the text (default: the special tokens that are known as ends of text); they are
                         not part of it, but for one that spells the prompt's end and goes on
     reuse               a PrefixCache of this model: only what it does not hold is prefilled (one prompt only)

@@ -23,7 +23,7 @@ class ContentIndex:
         self._lock = threading.Lock()
         self._by_hash: dict[tuple[int, int], list[Entry]] = {}
         self._keys: dict[Entry, list[tuple[int, int]]] = {}
-        self._waiting: dict[Entry, None] = {}  # those whose beginnings are not all hashed
+        self._waiting: dict[Entry, object] = {}  # those not wholly hashed, with a mark of their change
         self._numbers = itertools.count()
 
     def number(self) -> int:
@@ -37,32 +37,29 @@ class ContentIndex:
             keys = self._keys.setdefault(entry, [])
             while keys and keys[-1][0] > kept:
                 self._forget(entry, keys.pop())
-            self._waiting[entry] = None
+            self._waiting[entry] = object()
 
     def _hash(self) -> None:
         """The beginnings of all entries that wait for it; those that are being changed wait on."""
-        for entry in list(self._waiting):
-            if entry.lock.acquire(blocking=False):
-                try:
-                    self._hash_one(entry)
-                finally:
-                    entry.lock.release()
-
-    def _hash_one(self, entry: Entry) -> None:
-        """With the entry's lock held."""
-        text, keys = entry.record.text, self._keys.get(entry, [])
-        known = len(keys)
-        sizes = [size for size in LENGTHS[known:] if size <= text.length]
-        fresh = [(size, hash(_beginning(text.chunks, size))) for size in sizes]
-        with self._lock:
-            if self._keys.get(entry) is not keys or len(keys) != known:  # it has left
-                return
-            self._waiting.pop(entry, None)
-            for key in fresh:
-                keys.append(key)
-                found = self._by_hash.setdefault(key, [])
-                found.append(entry)
-                del found[:-CANDIDATES]
+        for entry, change in list(self._waiting.items()):
+            if not entry.lock.acquire(blocking=False):
+                continue
+            try:
+                chunks, length = entry.record.text.chunks.copy(), entry.record.text.length
+            finally:
+                entry.lock.release()
+            keys = self._keys.get(entry, [])
+            known = len(keys)
+            fresh = [(size, hash(_beginning(chunks, size))) for size in LENGTHS[known:] if size <= length]
+            with self._lock:
+                # Unless it was changed, has left, or another thread was faster
+                if self._waiting.get(entry) is change and self._keys.get(entry) is keys and len(keys) == known:
+                    for key in fresh:
+                        keys.append(key)
+                        found = self._by_hash.setdefault(key, [])
+                        found.append(entry)
+                        del found[:-CANDIDATES]
+                    self._waiting.pop(entry)
 
     def remove(self, entry: Entry) -> None:
         with self._lock:

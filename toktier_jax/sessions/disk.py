@@ -2,18 +2,21 @@
 
 What `create`, `save` or `delete` returned from survives the end of the process (`synchronous=NORMAL`; after a loss of
 power the newest changes may be missing, but nothing is torn). Rows are checked when they are read: what does not fit
-its checksum is a counted miss, and the session begins anew. Tokenizers have names of their own: that another one has a
-session of the name is counted, and changes nothing.
+its checksum is a counted miss, and the session begins anew; where SQLite's own pages are damaged, it may be that
+nothing can be written before the file is moved away, which the error says. Tokenizers have names of their own: that
+another one has a session of the name is counted, and changes nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -50,8 +53,10 @@ class Disk:
         self._path = Path(path) / FILE
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            _check_inherited(self._path)
             self._connection = self._open()
             self._file = _identity(self._path)
+            _disks.add(self)
         except (OSError, sqlite3.Error) as error:
             raise SessionError(f"the session store {self._path.parent} cannot be written: {error}") from error
 
@@ -106,7 +111,7 @@ class Disk:
 
     def close(self) -> None:
         """Every other call raises ClosedSession from now on."""
-        if os.getpid() != self._process:  # closed here, the parent's file would lose its locks
+        if os.getpid() != self._process:  # SQLite's manual: an inherited connection is not even to be closed
             return
         with self._lock:
             self._closed = True
@@ -129,7 +134,7 @@ class Disk:
         except rows.Unusable as error:
             self._count(str(error))
             if str(error) == "damaged":
-                _log.warning("%s: the data of session %r is damaged; opened, it begins anew", self._path, name)
+                _log.warning("%s: the data of session %r is damaged, and treated as absent", self._path, name)
         return None
 
     def create(self, name: str, record: Record, parent: Stored | None) -> Stored:
@@ -189,7 +194,7 @@ class Disk:
         try:
             return rows.read(connection, self._fingerprint, name)
         except sqlite3.Error as error:
-            if type(error) is sqlite3.DatabaseError or "malformed" in str(error):
+            if _is_damage(error):
                 raise rows.Unusable("damaged") from error
             raise
 
@@ -200,14 +205,13 @@ class Disk:
         """`work` on the data as it is at one moment, whoever writes. SQLite's errors become SessionError."""
         self._check_process()
         with self._lock:
-            connection = self._ready()
             try:
+                connection = self._ready()
                 try:
                     connection.execute("BEGIN")
                     return work(connection)
                 finally:
-                    if connection.in_transaction:  # a damaged file ends it
-                        connection.execute("ROLLBACK")
+                    _roll_back(connection)
             except sqlite3.Error as error:
                 raise SessionError(f"the session store {self._path.parent} cannot be read: {error}") from error
 
@@ -215,9 +219,9 @@ class Disk:
         """`work` in a transaction, undone where anything is raised. SQLite's errors become SessionError."""
         self._check_process()
         with self._lock:
-            connection = self._ready()
+            connection = self._connection
             try:
-                connection.execute("BEGIN IMMEDIATE")
+                self._ready().execute("BEGIN IMMEDIATE")
                 if _identity(self._path) != self._file:  # SQLite would go on writing to what nobody can open any more
                     raise SessionError(
                         f"session {name!r} cannot be written: {self._path} was removed or replaced while the store was "
@@ -227,25 +231,49 @@ class Disk:
                 connection.execute("COMMIT")
                 return done
             except BaseException as error:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                _roll_back(connection)
                 if isinstance(error, sqlite3.Error):
-                    raise SessionError(f"session {name!r} cannot be written: {error}; nothing was changed") from error
+                    move = f": close the store and move {self._path} away" if _is_damage(error) else ""
+                    raise SessionError(
+                        f"session {name!r} cannot be written: {error}; nothing was changed{move}"
+                    ) from error
                 raise
 
     def _ready(self) -> sqlite3.Connection:
         """The connection, outside a transaction; with the lock held."""
         if self._closed:
             raise ClosedSession("the session store was closed; open a new one")
-        if self._connection.in_transaction:  # an interrupt came between its end and another error
-            self._connection.execute("ROLLBACK")
+        _roll_back(self._connection)  # an interrupt may have come between an error and this
         return self._connection
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:  # SQLite's locks are not inherited: what a child writes can be lost
             raise SessionError(
-                f"this process was forked while the session store {self._path.parent} was open; open a store of its own"
+                f"this process was forked while the session store {self._path.parent} was open; {_FORKED}"
             )
+
+
+_FORKED = "close stores before a fork, or start processes by spawn"
+_disks: weakref.WeakSet[Disk] = weakref.WeakSet()
+
+
+def _check_inherited(path: Path) -> None:
+    """SQLite counts a file's locks by process: what a child writes to one that its parent had open can be lost."""
+    file = _identity(path)
+    for disk in _disks:
+        if disk._process != os.getpid() and not disk._closed and file is not None and disk._file == file:
+            raise SessionError(f"this process was forked while the session store {path.parent} was open; {_FORKED}")
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    """Ends a transaction, if there is one; damage ends it, too."""
+    with contextlib.suppress(sqlite3.Error):  # it is closed, or this is tried again before the next
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return type(error) is sqlite3.DatabaseError or "malformed" in str(error)
 
 
 def _restored(raw: rows.Raw) -> tuple[Record, Stored]:

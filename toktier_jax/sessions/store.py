@@ -157,7 +157,7 @@ class SessionStore:
             raise
         if continued and isinstance(source.key, int) and not source.pins:
             self._memory.forget(source)
-        self._memory.resize(entry, len(text))
+        self._memory.index(entry)
         self._memory.make_room()
         return session
 

@@ -100,8 +100,8 @@ def from_file(path: str | os.PathLike[str]) -> Source:
                 file.seek(0)
                 data = file.read()
     except OSError as error:
-        hint = "from_pretrained takes hub ids" if len(path.parts) == 2 and not path.suffix else _EXPECTED
-        raise SpecError(f"cannot read {path}: {error.strerror}; {hint}") from error
+        hub = "; a hub id is for from_pretrained" if len(path.parts) == 2 and not path.is_absolute() else ""
+        raise SpecError(f"cannot read {path}: {error.strerror}; {_EXPECTED}{hub}") from error
     beside = _read_chat(path.parent) if path.name in _HUB_FILES else None
     return from_bytes(data, str(path), beside)
 
