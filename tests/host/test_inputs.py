@@ -54,7 +54,7 @@ def test_ids() -> None:
     [
         ([1, 3], "id 3 at index 1 is out of range; the ids end at 2"),
         ([-1], "id -1 at index 0"),
-        ([1 << 70], "flat sequence of integers"),
+        ([1 << 70], "at index 0 is out of range"),
         ([0.0], "float64"),
         ([True], "bool"),
         ([[1]], "2-dimensional"),

@@ -99,7 +99,7 @@ def test_an_engine_needs_two_methods() -> None:
 
 @pytest.mark.parametrize("value", [None, "name", type("Half", (), {"info": 0, "encode_window": 0})()])
 def test_what_is_no_engine_is_refused(value: Any) -> None:
-    with pytest.raises(InputError, match="a Tokenizer or an Engine"):
+    with pytest.raises(InputError, match=r"a toktier_jax\.Tokenizer or an Engine"):
         SessionStore(value)
 
 
