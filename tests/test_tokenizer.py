@@ -340,7 +340,7 @@ def test_threads() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
-@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")  # of forking: that is the test
 def test_a_child_forked_after_jax_started_is_told(tok: tt.Tokenizer) -> None:
     jax.numpy.zeros(1).block_until_ready()
     reader, writer = multiprocessing.get_context("fork").Pipe()

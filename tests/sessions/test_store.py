@@ -619,7 +619,7 @@ def test_an_interrupt_leaves_no_lock_and_no_transaction(tmp_path: Path, call: st
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.filterwarnings("ignore:.*fork")  # JAX and Python warn of what is tested here
 def test_a_forked_child_is_kept_from_a_folder_that_was_open(tmp_path: Path) -> None:
     """SQLite's locks are not inherited: what the child wrote could be lost."""
     with SessionStore(StandIn(), tmp_path) as store:

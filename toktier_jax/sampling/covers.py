@@ -100,7 +100,7 @@ class CoverRules:
             kept.append(end)
         firsts = [self._firsts(past.get(node, _NONE), len(rest) - node.at) for node in kept]
         return Covers(
-            trunk=self._before(ids, len(text) - len(part) - begin.start),
+            trunk=self.before(ids, len(text) - len(part) - begin.start),
             nodes=tuple(kept),
             leaves=_flat([found.get(node, _NONE) for node in kept]),
             strict=(*_flat([past.get(node, _NONE) for node in kept]), np.concatenate([*firsts, np.zeros(0, np.uint8)])),
@@ -142,7 +142,7 @@ class CoverRules:
         special = self.vocabulary.special
         return [(at, id) for at, literal, id in begun if id not in special and first(at, literal)]
 
-    def _before(self, ids: Sequence[int], open_bytes: int) -> tuple[int, ...]:
+    def before(self, ids: Sequence[int], open_bytes: int) -> tuple[int, ...]:
         """The ids without those that spell the last `open_bytes` bytes."""
         count = len(ids)
         while open_bytes > 0 and count:

@@ -13,7 +13,7 @@ from toktier_jax.sampling.covers import Covers, cover_rules
 from toktier_jax.sampling.prompt import NO_CONTEXT, TEXTS, Context, read_prompts, utf8
 from toktier_jax.sampling.request import check_number, divisor
 from toktier_jax.sampling.tree import plant
-from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, check_model, padded, vocabulary_of
+from toktier_jax.sampling.vocabulary import TokenizerLike, check_model, padded, vocabulary_of
 
 END = 256
 """The index of the end of text: every special token, whole."""
@@ -99,8 +99,9 @@ def score(
             raise InputError(f"{what}: {type(text).__name__} is neither text nor bytes, which score needs")
     begin = utf8(prompt, "the prompt")
     whole = begin + utf8(continuation, "the continuation")
-    for literal, id in vocabulary_of(tok).literals.items():
-        if id in vocabulary_of(tok).special and _straddles(literal, begin, whole):
+    vocabulary = vocabulary_of(tok)
+    for literal, id in vocabulary.literals.items():
+        if id in vocabulary.special and _straddles(literal, begin, whole):
             raise InputError(
                 f"the continuation ends the special token {literal.decode()!r}, which the prompt begins: texts that "
                 "spell one have no probability. Put all of it into the continuation, or into the prompt"
@@ -135,7 +136,7 @@ class ByteWalk:
         self.rules, self.vocabulary = cover_rules(tok), vocabulary_of(tok)
         context: Context = contexts[0]
         self.text, self.ids = context.text, context.ids
-        self.before = _without(context, self.vocabulary)  # the ids before those of `text`
+        self.before = self.rules.before(self.ids, len(self.text) - len(context.tail))  # the ids before those of `text`
         special = bool(self.ids) and self.ids[0] in self.vocabulary.special
         self.given = special or context_start is not None  # whether the first id is not scored
         known = padded(self.vocabulary.known, lm.vocab_size, False)
@@ -194,15 +195,6 @@ class ByteWalk:
             parent = int(tree.parents[node])
             ways[node] = ways[parent] + rows[parent][tree.tokens[node]]
         return [rows[place] for place in tree.places], ways[tree.places]
-
-
-def _without(context: Context, vocabulary: Vocabulary) -> tuple[int, ...]:
-    """The ids of a context before those that spell its text."""
-    count, spelled = len(context.ids), len(context.text) - len(context.tail)
-    while spelled > 0:
-        count -= 1
-        spelled -= len(vocabulary.strings[context.ids[count]])
-    return context.ids[:count]
 
 
 def _picked(rows: list[np.ndarray], nodes: np.ndarray, tokens: np.ndarray) -> np.ndarray:

@@ -185,11 +185,15 @@ _known: weakref.WeakKeyDictionary[Any, Vocabulary] = weakref.WeakKeyDictionary()
 
 def vocabulary_of(tok: TokenizerLike) -> Vocabulary:
     """The Vocabulary of a tokenizer, made once. Raises InputError for what is none."""
-    members = ("vocab_size", "spec", "encode", "count", "decode_bytes", "token_bytes")
-    missing = [name for name in members if not hasattr(tok, name)]
-    if missing:
-        raise InputError(f"tok: {type(tok).__name__} is no toktier_jax.Tokenizer: it has no {', '.join(missing)}")
-    if (found := _known.get(tok)) is None:
+    try:
+        found = _known.get(tok)
+    except TypeError:  # what cannot be referred to weakly
+        found = None
+    if found is None:
+        members = ("vocab_size", "spec", "encode", "count", "decode_bytes", "token_bytes")
+        missing = [name for name in members if not hasattr(tok, name)]
+        if missing:
+            raise InputError(f"tok: {type(tok).__name__} is no toktier_jax.Tokenizer: it has no {', '.join(missing)}")
         added = tok.spec.added_tokens
         contents = {token.content for token in added if token.special}
         special = frozenset(token.id for token in added if token.content in contents)

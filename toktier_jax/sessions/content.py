@@ -41,7 +41,9 @@ class ContentIndex:
 
     def _hash(self) -> None:
         """The beginnings of all entries that wait for it; those that are being changed wait on."""
-        for entry, change in list(self._waiting.items()):
+        with self._lock:
+            waiting = list(self._waiting.items())
+        for entry, change in waiting:
             if not entry.lock.acquire(blocking=False):
                 continue
             try:

@@ -248,12 +248,9 @@ class Disk:
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:  # SQLite's locks are not inherited: what a child writes can be lost
-            raise SessionError(
-                f"this process was forked while the session store {self._path.parent} was open; {_FORKED}"
-            )
+            raise _forked(self._path)
 
 
-_FORKED = "close stores before a fork, or start processes by spawn"
 _disks: weakref.WeakSet[Disk] = weakref.WeakSet()
 
 
@@ -262,7 +259,14 @@ def _check_inherited(path: Path) -> None:
     file = _identity(path)
     for disk in _disks:
         if disk._process != os.getpid() and not disk._closed and file is not None and disk._file == file:
-            raise SessionError(f"this process was forked while the session store {path.parent} was open; {_FORKED}")
+            raise _forked(path)
+
+
+def _forked(path: Path) -> SessionError:
+    return SessionError(
+        f"this process was forked while the session store {path.parent} was open; close stores before a fork, or start "
+        "processes by spawn"
+    )
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
