@@ -25,7 +25,7 @@ from toktier_jax import ClosedSession, RevisionConflict, SessionStore, UnknownSe
 from toktier_jax.errors import InputError, SessionError
 from toktier_jax.sessions import Policy, Session, Window, content, rows
 from toktier_jax.sessions.disk import FILE, Disk
-from toktier_jax.sessions.session import encode_record
+from toktier_jax.sessions.full import encode_record
 
 
 def _disk(folder: Path) -> Disk:

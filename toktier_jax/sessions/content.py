@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toktier_jax.sessions.session import Entry
+    from toktier_jax.sessions.entry import Entry
 
 LENGTHS = tuple(1 << bits for bits in range(6, 25, 2))
 """Characters of the beginnings that are hashed: 64, 256, … 16 Mi."""

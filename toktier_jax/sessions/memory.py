@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from toktier_jax.sessions.content import ContentIndex
-from toktier_jax.sessions.session import Entry, Pin
+from toktier_jax.sessions.entry import Entry, Pin
 
 
 class Memory:

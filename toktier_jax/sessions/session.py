@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,78 +12,22 @@ import numpy as np
 from toktier_jax.errors import ClosedSession, InputError, UnknownSession
 from toktier_jax.sessions.arguments import check_offset, check_text
 from toktier_jax.sessions.engine import Engine, Window
+from toktier_jax.sessions.entries import Entries
+from toktier_jax.sessions.entry import Entry, Pin
 from toktier_jax.sessions.patch import Patch
-from toktier_jax.sessions.record import Record, flagged
+from toktier_jax.sessions.record import Record
 from toktier_jax.sessions.repair import repair
-
-
-class Pin:
-    """Keeps an entry in memory for as long as someone holds it: a handle does."""
-
-    __slots__ = ("__weakref__",)
-
-
-class Family:
-    """Entries that began as copies of one another, while they are in memory: what is wrong in one can be wrong in all.
-    Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._members: weakref.WeakSet[Entry] = weakref.WeakSet()
-
-    def add(self, entry: Entry) -> None:
-        with self._lock:
-            self._members.add(entry)
-
-    def members(self) -> list[Entry]:
-        with self._lock:
-            return list(self._members)
-
-
-@dataclass(eq=False)
-class Entry:
-    """A record in memory, and what the store knows of it. `lock` guards everything but `pins` and `used`."""
-
-    key: str | int
-    """The name, or the number of a text without one."""
-    record: Record
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    counts: Counter[str] = field(default_factory=Counter)
-    pins: weakref.WeakSet[Pin] = field(default_factory=weakref.WeakSet)
-    family: Family = field(default_factory=Family)
-    used: float = field(default_factory=time.monotonic)
-    deleted: bool = False
-    stale: bool = False
-    """Another process has changed the stored record: it is to be read again."""
-    stored: Any = None
-    """What the disk holds of it."""
-    size: int = 0
-    opened: str = "from the disk"
-    """How the record was made: by which encode, from the disk, or as a fork of another."""
-    ids: Callable[[], np.ndarray | None] = lambda: None
-    """The ids that were last given out, while someone holds them."""
-
-    def __post_init__(self) -> None:
-        self.family.add(self)
-
-    @property
-    def name(self) -> str:
-        return str(self.key)
 
 
 class Host(Protocol):
     """What a handle asks of its store."""
 
     engine: Engine
+    entries: Entries
 
     def check_open(self) -> None: ...
-    def refresh(self, entry: Entry) -> None: ...
-    def begin(self, entry: Entry) -> Record: ...
-    def commit(self, entry: Entry, record: Record) -> None: ...
     def observed(self, entry: Entry, changes: Counter[str], seconds: float, kept: int) -> None: ...
-    def confirm(self, entry: Entry) -> None: ...
     def fork(self, entry: Entry, name: str) -> Session: ...
-    def release(self, entry: Entry, pin: Pin) -> None: ...
 
 
 class Session:
@@ -152,24 +93,24 @@ class Session:
         try:
             return check_offset(name, value, length)
         except InputError:
-            self._host.confirm(self._entry)
+            self._host.entries.confirm(self._entry)
             raise
 
     def _change(self, start: int, stop: int, text: str) -> Patch:
         began = time.perf_counter()
         entry, host = self._entry, self._host
         if start == stop and not text:
-            host.confirm(entry)
+            host.entries.confirm(entry)
             empty = np.zeros(0, np.int32)
             return Patch(entry.record.count, empty, 0, entry.record.revision)
         entry.ids = lambda: None
-        record = host.begin(entry)
+        record = host.entries.begin(entry)
         changes: Counter[str] = Counter()
         try:
             patch = repair(record, host.engine, start, stop, text, changes)
         finally:
             entry.counts.update(changes)
-        host.commit(entry, record)
+        host.entries.commit(entry, record)
         host.observed(entry, changes, time.perf_counter() - began, start)
         return patch
 
@@ -258,7 +199,7 @@ class Session:
         with self._entry.lock:
             pin, self._pin = self._pin, None
             if pin is not None:
-                self._host.release(self._entry, pin)
+                self._host.entries.release(self._entry, pin)
 
     def __enter__(self) -> Session:
         return self
@@ -277,22 +218,10 @@ class Session:
         if self._entry.deleted:
             raise UnknownSession(f"session {self._entry.name!r} was deleted")
         if self._entry.stale:
-            self._host.refresh(self._entry)
+            self._host.entries.refresh(self._entry)
         self._entry.used = time.monotonic()
         return self._entry.record
 
     def _snapshot(self) -> Record:
         with self._entry.lock:
             return self._current().copy()
-
-
-def encode_record(engine: Engine, text: str) -> tuple[Record, str]:
-    """The record of a new text, and by what it was encoded."""
-    record = Record(leading=engine.info.leading)
-    if not text:
-        return record, "empty"
-    window = engine.encode_full(text.encode())
-    record.text.append(text)
-    record.tokens.splice(0, 0, flagged(window, 0), 0)
-    record.resume = window.decided
-    return record, f"by the {window.where}"

@@ -28,7 +28,7 @@ from toktier_jax.sessions.record import Record
 from toktier_jax.verify.shrink import shrink
 
 if TYPE_CHECKING:
-    from toktier_jax.sessions.session import Entry
+    from toktier_jax.sessions.entry import Entry
 
 WAITING = 16
 """Samples that wait at most."""

@@ -1,27 +1,28 @@
-"""SessionStore: many sessions by name, in memory and, with a path, on disk. Opens, finds, forks, forgets them."""
+"""SessionStore: many sessions by name, in memory and, with a path, on disk. Opens, finds, forks, forgets them.
+
+Checks arguments, encodes new texts, counts, and has changes verified; where a session is kept, entries.py knows.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from toktier_jax.errors import ClosedSession, InputError, RevisionConflict, SessionError, UnknownSession
+from toktier_jax.errors import ClosedSession, InputError, SessionError, UnknownSession
 from toktier_jax.sessions.arguments import check_folder, check_name, check_number, check_text
 from toktier_jax.sessions.disk import Disk
 from toktier_jax.sessions.engine import Engine, completed, is_engine
+from toktier_jax.sessions.entries import Entries
+from toktier_jax.sessions.entry import Entry, Pin
+from toktier_jax.sessions.full import encode_by_reference, encode_record
 from toktier_jax.sessions.memory import Memory
 from toktier_jax.sessions.policy import Policy
-from toktier_jax.sessions.record import Record, flagged
-from toktier_jax.sessions.session import Entry, Family, Pin, Session, encode_record
+from toktier_jax.sessions.record import Record
+from toktier_jax.sessions.session import Session
 from toktier_jax.sessions.shadow import Mismatch, ShadowVerifier
-
-ATTEMPTS = 10
-"""Of a change that other processes may get ahead of."""
 
 
 class SessionStore:
@@ -70,6 +71,7 @@ class SessionStore:
             self.engine, shadow, folder=quarantine, on_mismatch=on_mismatch, distrust=self._distrust
         )
         self._disk = None if path is None else Disk(path, self.engine.info.fingerprint, self._count)
+        self.entries = Entries(self._memory, self._disk, self._count)
 
     # ---- sessions ----
 
@@ -78,12 +80,13 @@ class SessionStore:
         self.check_open()
         name = check_name(name)
         pin = Pin()
-        entry = self._find(name, pin)
+        entry = self.entries.find(name, pin)
         if entry is None:
-            made = self._add(name, *encode_record(self.engine, "" if text is None else check_text(text)))
+            record, opened = encode_record(self.engine, "" if text is None else check_text(text))
+            made = self.entries.add(name, record, opened, pin)
             if made is not None:
-                return made
-            entry = self._find(name, pin)  # another thread was faster
+                return Session(self, made, pin)
+            entry = self.entries.find(name, pin)  # another thread was faster
             if entry is None:
                 raise UnknownSession(f"session {name!r} was deleted while it was opened")
         session = Session(self, entry, pin)
@@ -100,7 +103,7 @@ class SessionStore:
         self.check_open()
         name = check_name(name)
         pin = Pin()
-        entry = self._find(name, pin)
+        entry = self.entries.find(name, pin)
         if entry is None:
             raise UnknownSession(f"there is no session {name!r}")
         return Session(self, entry, pin)
@@ -108,25 +111,13 @@ class SessionStore:
     def list(self) -> list[str]:
         """Names, in order; on disk those of this tokenizer alone."""
         self.check_open()
-        if self._disk:
-            return self._disk.names()
-        with self._memory.lock:
-            named = (each for each in self._memory.entries.values() if isinstance(each.key, str))
-            return sorted(each.name for each in named if not each.deleted)
+        return self.entries.names()
 
     def delete(self, name: str) -> None:
         """Forgets a session, here and on disk; its handles raise UnknownSession from now on. Raises UnknownSession."""
         self.check_open()
         name = check_name(name)
-        entry = self._memory.find(name)
-        if entry is not None:
-            with entry.lock:
-                known = self._disk.delete(name) if self._disk else True
-                entry.deleted = True
-                self._memory.forget(entry)
-        else:
-            known = self._disk.delete(name) if self._disk else False
-        if not known:
+        if not self.entries.delete(name):
             raise UnknownSession(f"there is no session {name!r}")
 
     def encode(self, text: str) -> Session:
@@ -139,12 +130,12 @@ class SessionStore:
         text = check_text(text)
         key = self._memory.content.number()
         found, pin = self._memory.content.longest(text), Pin()
-        entry = None if found is None else self._copy_of(found[0], key, pin)
+        entry = None if found is None else self.entries.copy_of(found[0], key, pin)
         self._count("content misses" if entry is None else "content hits")
         if found is None or entry is None:
-            made = self._add(key, *encode_record(self.engine, text))
+            made = self.entries.add(key, *encode_record(self.engine, text), pin)
             assert made is not None, "numbers are given out once"
-            return made
+            return Session(self, made, pin)
         source, common = found
         continued = common >= entry.record.text.length
         session = Session(self, entry, pin)
@@ -185,8 +176,7 @@ class SessionStore:
                 return
             self._closed = True
         self._verifier.close()
-        if self._disk:
-            self._disk.close()
+        self.entries.close()
 
     def __enter__(self) -> SessionStore:
         return self
@@ -200,31 +190,6 @@ class SessionStore:
         if self._closed:
             raise ClosedSession("the session store was closed; open a new one")
 
-    def begin(self, entry: Entry) -> Record:
-        """The record to change: with a disk a copy, which counts only once it is written."""
-        return entry.record.copy() if self._disk and isinstance(entry.key, str) else entry.record
-
-    def commit(self, entry: Entry, record: Record) -> None:
-        if self._disk and isinstance(entry.key, str):
-            try:
-                entry.stored = self._disk.save(entry.key, record, entry.stored)
-                entry.record = record
-            except BaseException as error:
-                conflict = isinstance(error, RevisionConflict)
-                entry.stale = conflict or not isinstance(error, SessionError)  # interrupted: it may be written, or not
-                if conflict:
-                    self._count("conflicts")
-                raise
-        entry.record = record
-        entry.ids = lambda: None
-
-    def confirm(self, entry: Entry) -> None:
-        """For a change of nothing. Raises RevisionConflict as a change does."""
-        if isinstance(entry.key, str) and not self._is_stored(entry):
-            entry.stale = True
-            self._count("conflicts")
-            raise RevisionConflict(f"session {entry.name!r} was changed or deleted by another process; read it again")
-
     def observed(self, entry: Entry, changes: Counter[str], seconds: float, kept: int) -> None:
         """After a change that left the first `kept` characters: counters, memory, and the verifier."""
         with self._lock:
@@ -234,34 +199,14 @@ class SessionStore:
         self._verifier.offer(entry)
         self._memory.make_room()
 
-    def refresh(self, entry: Entry) -> None:
-        """Reads a record again that another process has changed. Raises UnknownSession where it is gone, even where
-        there is another of its name."""
-        assert self._disk is not None
-        loaded = self._disk.load(entry.name)
-        if loaded is None or loaded[1].id != entry.stored.id:
-            entry.deleted = True
-            self._memory.forget(entry)
-            raise UnknownSession(f"session {entry.name!r} was deleted by another process, or its data is damaged")
-        entry.record, entry.stored = loaded
-        entry.stale = False
-        entry.ids = lambda: None
-        self._memory.resize(entry, 0)
-        self._memory.make_room()
-
     def fork(self, entry: Entry, name: str) -> Session:
-        name = check_name(name)
-        if self._find(name, wait=False) is not None:  # as this session's lock is held
-            raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
-        made = self._add(name, entry.record.copy(), f"as a fork of {entry.name!r}", parent=entry)
+        name, pin = check_name(name), Pin()
+        made = None
+        if self.entries.find(name, wait=False) is None:  # as this session's lock is held
+            made = self.entries.add(name, entry.record.copy(), f"as a fork of {entry.name!r}", pin, parent=entry)
         if made is None:
             raise SessionError(f"there is a session {name!r} already; delete it, or choose another name")
-        return made
-
-    def release(self, entry: Entry, pin: Pin) -> None:
-        with self._memory.lock:
-            entry.pins.discard(pin)
-            entry.used = time.monotonic()
+        return Session(self, made, pin)
 
     # ---- inside ----
 
@@ -269,115 +214,22 @@ class SessionStore:
         with self._lock:
             self._counts[what] += 1
 
-    def _find(self, name: str, pin: Pin | None = None, *, wait: bool = True) -> Entry | None:
-        """The entry, from memory or from disk, held by `pin`. Unless `wait`, one that is being changed is returned as
-        it is."""
-        entry = self._memory.find(name, pin)
-        if entry is not None and self._is_there(entry, wait=wait):
-            return entry
-        loaded = self._disk.load(name) if self._disk else None
-        if loaded is None:
-            return None
-        record, stored = loaded
-        fresh = Entry(name, record, stored=stored)
-        entry = self._memory.put(fresh, record.bytes_held, pin)
-        if entry is fresh:
-            self._count("loaded")
-        self._memory.index(entry)
-        return entry if self._is_there(entry, wait=wait) else None  # it may have been deleted meanwhile
-
-    def _is_there(self, entry: Entry, *, wait: bool) -> bool:
-        """Whether an entry of the memory is still to be used; reads it again if another process has changed it."""
-        if self._is_stored(entry):
-            return True
-        if not entry.lock.acquire(blocking=wait):  # a change of this process is on its way
-            return True
-        try:
-            if not entry.deleted and not self._is_stored(entry):
-                entry.stale = True
-                with contextlib.suppress(UnknownSession):
-                    self.refresh(entry)
-            return not entry.deleted
-        finally:
-            entry.lock.release()
-
-    def _is_stored(self, entry: Entry) -> bool:
-        """Whether the disk, if there is one, holds just this."""
-        if self._disk is None:
-            return True
-        return not entry.stale and entry.stored is not None and self._disk.holds(entry.name, entry.stored)
-
-    def _add(self, name: str | int, record: Record, opened: str, parent: Entry | None = None) -> Session | None:
-        """A handle on a new session; None where the name was taken meanwhile."""
-        family = Family() if parent is None else parent.family
-        entry, pin = Entry(name, record, opened=opened, family=family), Pin()
-        with entry.lock:
-            if self._memory.put(entry, record.bytes_held if parent is None else record.bytes_shared, pin) is not entry:
-                return None
-            if self._disk and isinstance(name, str):
-                try:
-                    entry.stored = self._disk.create(name, record, parent.stored if parent else None)
-                except BaseException as error:
-                    entry.deleted = True
-                    self._memory.forget(entry)
-                    if isinstance(error, RevisionConflict):
-                        return None
-                    raise
-        if parent is None:
-            self._memory.index(entry)
-            self._memory.make_room()
-        return Session(self, entry, pin)
-
-    def _copy_of(self, source: Entry, key: int, pin: Pin) -> Entry | None:
-        """A nameless entry that begins as `source`, held by `pin`; None where that is being changed, or is no more."""
-        if not source.lock.acquire(blocking=False):
-            return None
-        try:
-            if source.deleted or source.stale:
-                return None
-            entry = Entry(key, source.record.copy(), opened=f"as a copy of {source.name!r}", family=source.family)
-            entry.pins.add(pin)
-            return entry
-        finally:
-            source.lock.release()
-
     def _distrust(self, entry: Entry, reason: str) -> Entry | None:
         """The session goes on by the reference, also where it left memory since and came back. Returns what is in
         memory of it now."""
-        stored, pin = self._disk is not None and isinstance(entry.key, str), Pin()
-        now = self._find(entry.name, pin) if stored else self._memory.find(entry.key, pin)
-        if now is None or (now is not entry and not (stored and now.stored.id == entry.stored.id)):
+        pin = Pin()
+        now = self.entries.current(entry, pin)
+        if now is None:
             return None
-        self._go_on_by_reference(now, reason)
+
+        def by_reference(record: Record) -> Record | None:
+            return None if record.distrust else encode_by_reference(self.engine, record, reason)
+
+        with now.lock:
+            remade = self.entries.remake(now, by_reference)
+        if remade:
+            self._count("quarantined")
         return now
-
-    def _go_on_by_reference(self, entry: Entry, reason: str) -> None:
-        with entry.lock:
-            for attempt in reversed(range(ATTEMPTS)):
-                if entry.stale:
-                    with contextlib.suppress(UnknownSession):
-                        self.refresh(entry)
-                if entry.deleted or entry.record.distrust:
-                    return
-                record = self._by_reference(self.begin(entry), reason)
-                try:
-                    self.commit(entry, record)
-                    self._memory.resize(entry, record.text.length)
-                    self._memory.make_room()
-                    break
-                except RevisionConflict:  # another process was faster
-                    if not attempt:
-                        raise
-        self._count("quarantined")
-
-    def _by_reference(self, record: Record, reason: str) -> Record:
-        """The record as the reference makes it, and for the reason given never otherwise from now on."""
-        text = str(record.text)
-        fresh = Record(record.leading, revision=record.revision + 1, distrust=reason)
-        fresh.text = record.text
-        if text:
-            fresh.tokens.splice(0, 0, flagged(self.engine.encode_reference(text.encode()), 0), 0)
-        return fresh
 
 
 def _engine(tok: Any, policy: Policy) -> Engine:
