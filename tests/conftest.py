@@ -29,9 +29,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for the network
 def pytest_configure(config: pytest.Config) -> None:
     import jax
 
-    from toktier_jax import tokenizer
+    from toktier_jax import routes
 
-    tokenizer.TINY = 0  # the tests are about the device's ids, however short a text is
+    routes.TINY = 0  # the tests are about the device's ids, however short a text is
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_numpy_rank_promotion", "raise")
     jax.config.update("jax_compilation_cache_dir", str(_CACHE / "xla"))

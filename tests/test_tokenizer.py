@@ -21,7 +21,7 @@ import tokenizers
 import toktier_jax as tt
 from tests import artifacts, corpus
 from tests.tokenizer_files import added, bpe, byte_level, template, tokenizer_json
-from toktier_jax import tokenizer
+from toktier_jax import routes
 from toktier_jax.spec.byte_alphabet import ALPHABET
 
 TEXT = "Hello, wörld! 日本語 😀 <|endoftext|> 1234\n\n  e\u0301 end "
@@ -70,7 +70,7 @@ def test_both_routes_give_the_same(tok: tt.Tokenizer) -> None:
 
 
 def test_a_tiny_text_goes_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokenizer, "TINY", 8)
+    monkeypatch.setattr(routes, "TINY", 8)
     tok = tt.Tokenizer.from_bytes(small())
     for text, route, reason in (("", "reference", "tiny"), ("abc é", "reference", "tiny"), ("abcd efg", "xla", None)):
         found = tok.encode(text)
@@ -390,7 +390,7 @@ def test_public_names() -> None:
 @pytest.mark.parametrize("text", ["ab <x> é" * 3, "ab <x> é" * 300], ids=["reference", "device"])
 def test_chats_are_neither_cut_nor_padded(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As transformers, which switches off what the file says of it."""
-    monkeypatch.setattr(tokenizer, "TINY", 1 << 10)
+    monkeypatch.setattr(routes, "TINY", 1 << 10)
     template = "{% for message in messages %}{{ message.content }}{% endfor %}"
     made = tt.Tokenizer.from_bytes(small(truncation=TRUNCATION, padding={**PADDING, "strategy": {"Fixed": 16}}))
     found = made.apply_chat_template([{"role": "user", "content": text}], chat_template=template, return_dict=True)

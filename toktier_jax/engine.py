@@ -44,7 +44,12 @@ _LEAST = 64
 
 
 class DeviceEngine:
-    """Encodes texts by a program. Thread-safe; the tables move to the device when the first text is encoded."""
+    """Encodes texts by a program. Thread-safe; the tables move to the device when the first text is encoded.
+
+    steps      what is done on the device, for people
+    programs   with their tables on the host: one reads special tokens as themselves, one as text
+    normalize  does what fails the quick check; None where there is none
+    """
 
     def __init__(
         self,
@@ -52,10 +57,9 @@ class DeviceEngine:
         steps: tuple[str, ...],
         normalize: Callable[[bytes, Special], Alignment] | None,
     ) -> None:
-        """`programs` read special tokens as themselves or as text; `normalize` does what fails the quick check."""
         self.steps = steps
-        self._host = programs
-        self._normalize = normalize
+        self.programs = programs
+        self.normalize = normalize
         self._lock = threading.Lock()
         self._placed: dict[Special, EncodeProgram] = {}
 
@@ -85,8 +89,8 @@ class DeviceEngine:
         try:
             return _joined(list(self._blocks(data, special, show, checked=False)))
         except QuickCheckFailed:
-            assert self._normalize is not None
-            aligned = self._normalize(data, special)
+            assert self.normalize is not None
+            aligned = self.normalize(data, special)
 
         def show_original(done: int) -> None:
             show(int(aligned.ends[done - 1]) if 0 < done < len(aligned.data) else len(data))
@@ -160,7 +164,7 @@ class DeviceEngine:
             run = cutter(default_lowering())
             pieces = run(program, block, np.int32(end - begin), np.bool_(begin == 0), np.bool_(checked))
             if int(pieces.status) == HOST_NEEDED:
-                if self._normalize is None or checked:
+                if self.normalize is None or checked:
                     raise beyond_program()
                 raise QuickCheckFailed
             stop = end if end == len(data) else begin + int(pieces.decided)
@@ -190,7 +194,7 @@ class DeviceEngine:
     def _program(self, special: Special) -> EncodeProgram:
         with self._lock:
             if special not in self._placed:
-                self._placed[special] = jax.device_put(self._host[special])
+                self._placed[special] = jax.device_put(self.programs[special])
             return self._placed[special]
 
 

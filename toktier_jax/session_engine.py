@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from toktier_jax.engine import DeviceEngine
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.host import fork
 from toktier_jax.host import window as host_window
@@ -38,12 +39,12 @@ class TokenizerEngine:
         for name, setting in (("truncation", of.truncation), ("padding", of.padding)):
             if setting is not None:
                 raise UnsupportedError(f"sessions: the tokenizer file sets {name}; remove it from the file")
-        self._device = tokenizer._device
+        self._device: DeviceEngine | None = tokenizer._routes.device
         self._form: Any = None
         self._encoder: WindowEncoder | RewrittenEncoder | None = None
         reason = "compiled windows on the host"
         if self._device is not None:
-            program = self._device._host["parse"]
+            program = self._device.programs["parse"]
             forms = [step.form for step in program.plan.steps if isinstance(step, QuickCheckPlan) and step.form]
             self._form = forms[0] if forms else None
             refused = host_window.refusal(program)
@@ -55,12 +56,12 @@ class TokenizerEngine:
                     made["host"] = _encoder_of(of, program, refused, self._form)
                 self._encoder = made["host"]
         else:
-            reason = f"on the reference: {tokenizer._refusal}"
+            reason = f"on the reference: {tokenizer._routes.refusal}"
         boundary = self._device is None and _has_boundaries(of)
         if self._device is None and not boundary:
             reason += "; no boundary is provable, so every change encodes the whole text"
         added = [len(token.content) for token in of.added_tokens]
-        self._joins = self._device is not None and _tokens_join(self._device._host["parse"].plan)
+        self._joins = self._device is not None and _tokens_join(self._device.programs["parse"].plan)
         self._added = np.array([token.id for token in of.added_tokens], np.int32)
         self._boundaries = boundary
         self.info = EngineInfo(
@@ -99,10 +100,11 @@ class TokenizerEngine:
         return Window(found.ids, found.starts, found.ends, found.anchors, found.decided, inner, where)
 
     def _encoder_on_device(self) -> RewrittenEncoder:
+        assert self._device is not None, "there is an encoder"
         with _lock:
             made = _encoders[self._device]
             if "device" not in made:
-                made["device"] = RewrittenEncoder(self._device._host["parse"], on_device=True)
+                made["device"] = RewrittenEncoder(self._device.programs["parse"], on_device=True)
             return made["device"]  # type: ignore[return-value]  # what is kept under "device"
 
     def encode_reference(self, text: bytes) -> Window:
@@ -129,7 +131,9 @@ class TokenizerEngine:
         except QuickCheckFailed:
             if self._form is None:
                 raise beyond_program() from None
-        aligned = self._device._normalize(text, "parse")
+        assert self._device is not None, "there is an encoder"
+        assert self._device.normalize is not None, "there is a form"
+        aligned = self._device.normalize(text, "parse")
         try:
             found = encoder.encode(aligned.data, at_start=at_start, checked=True)
         except QuickCheckFailed:

@@ -1,4 +1,4 @@
-"""Tokenizer: the façade. Checks input, routes work to the device path or the reference, and holds no algorithm."""
+"""Tokenizer: the façade. Checks input, has it encoded by one of the routes, and holds no algorithm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import importlib.metadata
 import importlib.resources
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -17,7 +16,7 @@ import jax
 import numpy as np
 
 from toktier_jax.engine import DeviceEngine, open_device
-from toktier_jax.errors import CapacityError, InputError, UnsupportedError
+from toktier_jax.errors import CapacityError, InputError
 from toktier_jax.host import decoders, fork, inputs, layout
 from toktier_jax.host.assemble import Assembler
 from toktier_jax.host.decoders import StreamDecoder
@@ -25,16 +24,14 @@ from toktier_jax.host.reference import Reference, Special, load_reference
 from toktier_jax.host.specials import find_special
 from toktier_jax.host.vocabulary import Vocabulary, build_vocabulary
 from toktier_jax.program.load import load_program
-from toktier_jax.results import Encoding, Explain, Packed, Route, TokenBatch
+from toktier_jax.results import Encoding, Explain, Packed, TokenBatch
+from toktier_jax.routes import Routes
 from toktier_jax.spec import source as sources
 from toktier_jax.spec.types import TokenizerSpec
 from toktier_jax.types import EncodeProgram
 
 T = TypeVar("T")
 Text = str | bytes
-
-TINY = 1 << 10
-"""Bytes below which a text goes to the reference (reason "tiny"): it has the ids before a block is under way."""
 
 
 class Tokenizer:
@@ -49,10 +46,8 @@ class Tokenizer:
         self._spec = loaded.outline
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
-        self._device, self._refusal = open_device(loaded), loaded.refusal
+        self._routes = Routes(source.name, open_device(loaded), loaded.refusal)
         self._assembler = self._assembler_of(self._spec, lambda: self._reference)
-        self._calls: Counter[str] = Counter()
-        self._fallbacks: Counter[str] = Counter()
 
     # ---- constructors: each raises SpecError, saying what is wrong where; InputError for another type ----
 
@@ -240,7 +235,7 @@ class Tokenizer:
     @property
     def program(self) -> EncodeProgram:
         """For `toktier_jax.ops`. Raises UnsupportedError where there is none."""
-        device = self._need_device()
+        device = self._routes.need_device()
         fork.check_fork()
         return device.program
 
@@ -250,15 +245,14 @@ class Tokenizer:
         `encode_batch` and `pack` cut their blocks by another executable, compiled when a block is first full of texts.
         """
         _ = self._reference
-        if self._device is not None:
+        if self._routes.device is not None:
             fork.check_fork()
-            self._device.warmup()
+            self._routes.device.warmup()
 
     def explain(self) -> Explain:
         """What runs where, and why, so far."""
-        device = self._device
-        with self._lock:
-            calls, fallbacks = dict(self._calls), dict(self._fallbacks)
+        device, refusal = self._routes.device, self._routes.refusal
+        calls, fallbacks = self._routes.counts()
         return Explain(
             name=self._source.name,
             source=self._source.kind,
@@ -266,7 +260,7 @@ class Tokenizer:
             vocab_size=self.vocab_size,
             route="reference" if device is None else "xla",
             device=() if device is None else tuple(device.steps),
-            reference=() if self._refusal is None else (self._refusal,),
+            reference=() if refusal is None else (refusal,),
             calls=calls,
             fallbacks=fallbacks,
             compiles={} if device is None else dict(device.compiles),
@@ -279,7 +273,7 @@ class Tokenizer:
         self, text: Text, assembler: Assembler, add_special_tokens: bool, special: str, route: str
     ) -> Encoding:
         value, data = inputs.check_text(text)
-        parse = self._check_special(value, special)
+        parse = self._check_special([value], special)
 
         def on_device(device: DeviceEngine) -> Encoding:
             found = device.encode(data, parse)
@@ -288,43 +282,7 @@ class Tokenizer:
         def on_reference(reason: str) -> Encoding:
             return assembler.from_reference(value, add_special_tokens=add_special_tokens, special=parse, reason=reason)
 
-        return self._routed(route, len(data), on_device, on_reference)
-
-    def _routed(
-        self, route: str, size: int, on_device: Callable[[DeviceEngine], T], on_reference: Callable[[str], T]
-    ) -> T:
-        """Runs one of the two on a text of so many bytes, and counts it."""
-        inputs.check_choice("route", route, ("auto", "xla", "reference"))
-        if route == "reference":
-            return self._counted("reference", lambda: on_reference("requested"))
-        if self._device is None and route == "auto":
-            assert self._refusal is not None
-            reason = self._refusal
-            return self._counted("reference", lambda: on_reference(reason))
-        reason = counted = "tiny"
-        if route == "xla" or size >= TINY:
-            device = self._need_device()
-            fork.check_fork()
-            try:
-                return self._counted("xla", lambda: on_device(device))
-            except UnsupportedError as error:
-                if route == "xla":
-                    raise
-                reason, counted = str(error), error.reason
-        with self._lock:
-            self._fallbacks[counted] += 1
-        return self._counted("reference", lambda: on_reference(reason))
-
-    def _counted(self, route: Route, run: Callable[[], T]) -> T:
-        result = run()
-        with self._lock:
-            self._calls[route] += 1
-        return result
-
-    def _need_device(self) -> DeviceEngine:
-        if self._device is None:
-            raise UnsupportedError(f"no device path for {self._source.name}: {self._refusal}")
-        return self._device
+        return self._routes.run(route, len(data), on_device, on_reference)
 
     def _rows(
         self,
@@ -335,31 +293,19 @@ class Tokenizer:
         progress: Callable[[int], object] | None = None,
     ) -> list[np.ndarray]:
         """Ids of each text with template and truncation, without padding: int32 [n] each."""
-        inputs.check_choice("route", route, ("auto", "xla", "reference"))
+        parse = self._check_special((value for value, _ in texts), special)
         rows: list[np.ndarray] = []
-        packed = self._packed(texts, special, route)
-        for (value, data), ids in zip(texts, packed, strict=True):
-            parse = self._check_special(value, special)
+        together = self._routes.run_together(route, [data for _, data in texts], parse)
+        for (value, data), ids in zip(texts, together, strict=True):
             if ids is None:
-                ids = self._routed(
+                ids = self._routes.run(
                     route,
                     len(data),
-                    lambda device, data=data, parse=parse: device.encode(data, parse, progress).ids,
-                    lambda reason, value=value, parse=parse: self._reference.encode_many([value], special=parse)[0],
+                    lambda device, data=data: device.encode(data, parse, progress).ids,
+                    lambda reason, value=value: self._reference.encode_many([value], special=parse)[0],
                 )
             rows.append(self._assembler.frame_ids(ids, add_special_tokens=add_special_tokens))
         return rows
-
-    def _packed(self, texts: list[tuple[str, bytes]], special: str, route: str) -> list[np.ndarray | None]:
-        """Ids of those texts of a batch that the device path encodes together; None for the others."""
-        tiny = route == "auto" and sum(len(data) for _, data in texts) < TINY
-        if len(texts) < 2 or self._device is None or route == "reference" or tiny:
-            return [None] * len(texts)
-        parse: Special = "text" if special == "text" else "parse"
-        found = self._device.encode_many([data for _, data in texts], parse)
-        with self._lock:
-            self._calls["xla"] += sum(ids is not None for ids in found)
-        return found
 
     def _encode_chat(self, text: str) -> Encoding:
         """Without the file's truncation and padding, which transformers switches off for chats."""
@@ -371,15 +317,16 @@ class Tokenizer:
         made = functools.cache(reference)
         return Assembler(spec, made, lambda: self._vocabulary, lambda: self._source.spec.model)
 
-    def _check_special(self, text: str, special: str) -> Special:
-        """How to read special tokens in `text`; raises InputError where it holds one and `special` is "error"."""
+    def _check_special(self, texts: Iterable[str], special: str) -> Special:
+        """How to read special tokens in texts; raises InputError where one holds one and `special` is "error"."""
         if inputs.check_choice("special", special, ("parse", "text", "error")) == "text":
             return "text"
-        if special == "error" and (at := find_special(text, self._spec, lambda: self._reference)) is not None:
-            raise InputError(
-                f"text holds a special token at character {at}: {text[at : at + 20]!r}…; remove it, or pass "
-                'special="text" to encode it as text or special="parse" to encode it as itself'
-            )
+        for text in texts if special == "error" else ():
+            if (at := find_special(text, self._spec, lambda: self._reference)) is not None:
+                raise InputError(
+                    f"text holds a special token at character {at}: {text[at : at + 20]!r}…; remove it, or pass "
+                    'special="text" to encode it as text or special="parse" to encode it as itself'
+                )
         return "parse"
 
     @property

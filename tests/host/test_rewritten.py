@@ -29,9 +29,9 @@ FILE = tokenizer_json(
 @pytest.mark.parametrize("lowering", ["arrays", "walk"])
 def test_a_window_on_a_device_is_traced_in_both_lowerings(lowering: Lowering, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewritten, "default_lowering", lambda: lowering)
-    device = Tokenizer.from_bytes(FILE)._device
+    device = Tokenizer.from_bytes(FILE)._routes.device
     assert device is not None
-    made = RewrittenEncoder(device._host["parse"], on_device=True)
+    made = RewrittenEncoder(device.programs["parse"], on_device=True)
     program, found_lowering = made._place()
     assert found_lowering == lowering
     block, yes = np.zeros(1 << 12, np.uint8), np.bool_(True)
@@ -43,9 +43,9 @@ def test_a_window_on_a_device_is_traced_in_both_lowerings(lowering: Lowering, mo
 
 
 def test_only_the_tables_of_the_lowering_go_to_the_device() -> None:
-    device = Tokenizer.from_bytes(FILE)._device
+    device = Tokenizer.from_bytes(FILE)._routes.device
     assert device is not None
-    program, lowering = RewrittenEncoder(device._host["parse"])._place()
+    program, lowering = RewrittenEncoder(device.programs["parse"])._place()
     splits = [getattr(part, "split", None) or part for part in program.tables.steps]
     splits = [part for part in splits if hasattr(part, "functions")]
     assert lowering == "walk"
