@@ -17,7 +17,8 @@ from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
 from toktier_jax.ops import bits
 from toktier_jax.ops.materialize import materialize
-from toktier_jax.ops.scan import Lowering
+from toktier_jax.ops.places import nearest
+from toktier_jax.ops.scan import Lowering, some
 from toktier_jax.plan import AddedPlan
 from toktier_jax.types import CONT, FROZEN, LSTRIP, RSTRIP, SINGLE_WORD, TEXT, AddedTables, Buffer
 
@@ -125,7 +126,7 @@ def _prepare(
     begins = materialize(_begins(plan, tables, data) & text, length, lowering=lowering)
     after = before = None
     if symbols is not None and (plan.lstrip or plan.rstrip):
-        space = (_at(tables.characters, symbols.astype(jnp.int32)) & _SPACE) != 0
+        space = (nearest(tables.characters, symbols) & _SPACE) != 0
         for _ in range(2):  # no white space has more than three bytes
             space = space | ((symbols == np.uint8(CONT)) & lax.pad(space, False, ((1, -1, 0),)))
         if plan.rstrip:
@@ -141,7 +142,7 @@ def _begins(plan: AddedPlan, tables: AddedTables, data: UInt8[Array, " N"]) -> B
     """Bytes at which a literal may begin, by the pair of bytes there."""
     second = lax.pad(data, np.uint8(0), ((-1, 1, 0),))
     if not plan.pairs:
-        return _at(tables.pairs, data.astype(jnp.int32) + 256 * second.astype(jnp.int32))
+        return nearest(tables.pairs, data.astype(jnp.int32) + 256 * second.astype(jnp.int32))
     begins = jnp.zeros(data.shape, bool)
     for k in range(plan.pairs):
         begins = begins | ((data == tables.pairs[0, k]) & (second == tables.pairs[1, k]))
@@ -164,12 +165,12 @@ def _chunk(work: _Pass, found: _Found, width: int) -> _Found:
     tables, size = work.tables, work.inner.shape[0]
     start = bits.select(work.candidates, found.rank, width)
     open_ = (start < size) & (start >= found.used)
-    node, _ = _walk(work, start, open_ & (_at(work.buffer.kind, start) == np.uint8(TEXT)))
-    index = _at(tables.trie[2], node)
-    stop = start + jnp.where(index >= 0, _at(tables.tokens[1], index), 0)
+    node, _ = _walk(work, start, open_ & (nearest(work.buffer.kind, start) == np.uint8(TEXT)))
+    index = nearest(tables.trie[2], node)
+    stop = start + jnp.where(index >= 0, nearest(tables.tokens[1], index), 0)
     matched = _leftmost(work, found.rank, start, stop, open_) & (index >= 0)
-    flags = jnp.where(matched, _at(tables.tokens[2], index), 0)
-    accepted = matched & ~_at(tables.rejected, index)
+    flags = jnp.where(matched, nearest(tables.tokens[2], index), 0)
+    accepted = matched & ~nearest(tables.rejected, index)
     watched, passed = found.watched, found.passed
     if watched is not None and passed is not None:
         single = (flags & SINGLE_WORD) != 0
@@ -194,7 +195,7 @@ def _chunk(work: _Pass, found: _Found, width: int) -> _Found:
         stops=_insert(found.stops, right, accepted),
         watched=watched,
         passed=passed,
-        token=found.token.at[jnp.where(accepted, left, size)].set(_at(tables.tokens[0], index), mode="drop"),
+        token=found.token.at[jnp.where(accepted, left, size)].set(nearest(tables.tokens[0], index), mode="drop"),
         frontier=jnp.minimum(found.frontier, jnp.min(jnp.where(unsettled, left, size))),
     )
 
@@ -207,8 +208,8 @@ def _walk(
     trie = work.tables.trie.reshape(-1)
 
     def step(byte: jax.Array, node: jax.Array, alive: jax.Array) -> tuple[jax.Array, jax.Array]:
-        child = _at(trie, node) + byte.astype(jnp.int32)
-        alive = alive & (_at(trie, slots + child) == node)
+        child = nearest(trie, node) + byte.astype(jnp.int32)
+        alive = alive & (nearest(trie, slots + child) == node)
         return jnp.where(alive, child, node), alive
 
     def go_on(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
@@ -217,8 +218,8 @@ def _walk(
         cut = cut | (alive & (at >= work.buffer.length))
         return *step(byte, node, alive), cut, at + 1
 
-    first = step(_at(work.buffer.data, start), jnp.zeros_like(start), live)
-    node, _, cut, _ = lax.while_loop(lambda state: _any(state[1]), go_on, (*first, jnp.zeros_like(live), start + 1))
+    first = step(nearest(work.buffer.data, start), jnp.zeros_like(start), live)
+    node, _, cut, _ = lax.while_loop(lambda state: some(state[1]), go_on, (*first, jnp.zeros_like(live), start + 1))
     return node, cut
 
 
@@ -235,7 +236,7 @@ def _leftmost(
     def double(_: int, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         met, jump = state
         met = met.at[jnp.where(met, jump, count)].set(True, mode="drop")
-        return met, jnp.where(jump < count, _at(jump, jump), count)
+        return met, jnp.where(jump < count, nearest(jump, jump), count)
 
     def chase() -> jax.Array:
         after = jnp.minimum(jnp.maximum(stop, start + 1), 32 * work.candidates.words.shape[0])
@@ -245,7 +246,7 @@ def _leftmost(
         return met & open_
 
     overlap = (stop[:-1] > start[1:]) & open_[:-1]
-    return lax.cond(_any(overlap), chase, lambda: open_)
+    return lax.cond(some(overlap), chase, lambda: open_)
 
 
 def _insert(words: UInt32[Array, " W"], positions: Int32[Array, " C"], wanted: Bool[Array, " C"]) -> jax.Array:
@@ -254,34 +255,24 @@ def _insert(words: UInt32[Array, " W"], positions: Int32[Array, " C"], wanted: B
     return words.at[word].add(np.uint32(1) << (positions & 31).astype(jnp.uint32), mode="drop")
 
 
-def _at(table: jax.Array, index: jax.Array) -> jax.Array:
-    """table[index], with indices outside taken to the nearest entry."""
-    return table.at[index].get(mode="clip", wrap_negative_indices=False)
-
-
-def _any(mask: jax.Array) -> jax.Array:
-    """jnp.any, which takes XLA several times longer to compile on a CPU."""
-    return jnp.max(mask.astype(jnp.int32)) > 0
-
-
 # ---- characters around a match ----
 
 
 def _word_at(work: _Pass, position: jax.Array) -> jax.Array:
     """Whether a word character of the same segment begins here."""
     assert work.symbols is not None, "single_word needs symbols"
-    more = (position < work.buffer.length) & ~_at(work.buffer.starts, position)
-    return more & ((_at(work.tables.characters, _at(work.symbols, position).astype(jnp.int32)) & _WORD) != 0)
+    more = (position < work.buffer.length) & ~nearest(work.buffer.starts, position)
+    return more & ((nearest(work.tables.characters, nearest(work.symbols, position)) & _WORD) != 0)
 
 
 def _word_before(work: _Pass, position: jax.Array) -> jax.Array:
     """Whether a word character of the same segment ends here."""
     assert work.symbols is not None, "single_word needs symbols"
-    symbol = _at(work.symbols, position - 1)
+    symbol = nearest(work.symbols, position - 1)
     for back in (2, 3, 4):
-        symbol = jnp.where(symbol == np.uint8(CONT), _at(work.symbols, position - back), symbol)
-    word = (_at(work.tables.characters, symbol.astype(jnp.int32)) & _WORD) != 0
-    return word & ~_at(work.buffer.starts, position)
+        symbol = jnp.where(symbol == np.uint8(CONT), nearest(work.symbols, position - back), symbol)
+    word = (nearest(work.tables.characters, symbol) & _WORD) != 0
+    return word & ~nearest(work.buffer.starts, position)
 
 
 # ---- finality ----
@@ -295,15 +286,15 @@ def _frontier(work: _Pass) -> Int32[Array, ""]:
     """
     buffer, longest = work.buffer, work.plan.longest
     start = buffer.length - longest + jnp.arange(longest, dtype=jnp.int32)
-    live = (start >= 0) & (_at(buffer.kind, start) == np.uint8(TEXT))
+    live = (start >= 0) & (nearest(buffer.kind, start) == np.uint8(TEXT))
     node, cut = _walk(work, jnp.maximum(start, 0), live)
-    grows = live & cut & (_at(work.tables.trie[3], node) != 0)
+    grows = live & cut & (nearest(work.tables.trie[3], node) != 0)
     frontier = jnp.min(jnp.where(grows, start, buffer.length))
     if work.before is not None:
         frontier = bits.last_member(work.before, frontier[None])[0]
     if work.plan.single_word:
         back = frontier - jnp.arange(1, 5, dtype=jnp.int32)
-        lead = (back >= 0) & ((_at(buffer.data, back) & np.uint8(0xC0)) != np.uint8(0x80))
+        lead = (back >= 0) & ((nearest(buffer.data, back) & np.uint8(0xC0)) != np.uint8(0x80))
         frontier = jnp.max(jnp.where(lead, back, 0))
     return frontier
 

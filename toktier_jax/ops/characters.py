@@ -14,8 +14,8 @@ from jax import lax
 from jaxtyping import Array, Int32, UInt8, UInt32
 
 from toktier_jax.ops.chunks import Stage, for_chunks, part, write
-from toktier_jax.ops.lookup import take
 from toktier_jax.ops.members import pack, shift
+from toktier_jax.ops.places import take
 from toktier_jax.ops.scan import some
 from toktier_jax.types import CharacterTables
 

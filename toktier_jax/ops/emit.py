@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, UInt32
 
 from toktier_jax.ops.chunks import Stage, for_chunks, part, write
-from toktier_jax.ops.lookup import take
 from toktier_jax.ops.members import Ranked, rank_of, ranked
 from toktier_jax.ops.pieces import members_of, take_members
+from toktier_jax.ops.places import take
 from toktier_jax.ops.scan import Lowering
 
 ELSEWHERE = -(1 << 30)

@@ -14,6 +14,7 @@ from toktier_jax.errors import InputError
 from toktier_jax.ops.added import match_added
 from toktier_jax.ops.classify import classify
 from toktier_jax.ops.emit import Tokens
+from toktier_jax.ops.places import nearest
 from toktier_jax.ops.quickcheck import quick_check
 from toktier_jax.ops.rewrite import rewrite
 from toktier_jax.ops.scan import Lowering, running_max
@@ -214,7 +215,7 @@ def cut_pieces(
     buffer, failed = cut(program, buffer, at_start=at_start, checked=checked, at_end=at_end, lowering=lowering)
     decided = buffer.decided
     if buffer.origin is not None:
-        decided = jnp.where(decided < buffer.length, _at(buffer.origin[0], decided), length)
+        decided = jnp.where(decided < buffer.length, nearest(buffer.origin[0], decided), length)
         decided = jnp.where(buffer.decided > 0, decided, 0)
     status = jnp.where(failed, HOST_NEEDED, OK)
     status = jnp.where(valid, status, INVALID)
@@ -238,8 +239,8 @@ def encode_pieces(
     tokens = _tokens(plan, tables, buffer, capacity, lowering)
     starts, ends = tokens.starts, tokens.ends
     if buffer.origin is not None:
-        ends = _at(buffer.origin[1], ends - 1)
-        starts = _at(buffer.origin[0], starts)
+        ends = nearest(buffer.origin[1], ends - 1)
+        starts = nearest(buffer.origin[0], starts)
         # a prefix before what one character was rewritten to is empty, and can come after other letters of it
         ends = running_max(ends, lowering=lowering)
     status = jnp.where(tokens.count > capacity, OVERFLOW, OK)
@@ -270,10 +271,6 @@ def _tokens(plan: ModelPlan, tables: ModelTables, buffer: Buffer, capacity: int,
         return tokenize_words(plan, tables, buffer, capacity, lowering=lowering)
     assert isinstance(tables, BPETables)
     return tokenize(plan, tables, buffer, capacity, lowering=lowering)
-
-
-def _at(values: jax.Array, index: jax.Array) -> jax.Array:
-    return values.at[index].get(mode="clip", wrap_negative_indices=False)
 
 
 def _check(program: Any, data: Any, length: Any, segment_starts: Any, capacity: int | None) -> None:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
 from toktier_jax.ops.chunks import Stage
 from toktier_jax.ops.hashing import hash_pair, powers
+from toktier_jax.ops.places import take
 from toktier_jax.types import SELF, SHORT, Lexicon, Table
 
 _ALL = np.uint32(0xFFFFFFFF)
@@ -24,11 +25,6 @@ class Found(NamedTuple):
     hit: Bool[Array, " C"]
     id: Int32[Array, " C"]
     own: Bool[Array, " C"]
-
-
-def take(table: Table, index: Int32[Array, ...]) -> jax.Array:
-    """`table[index]` along the first axis, within it."""
-    return jnp.asarray(table).at[index].get(mode="promise_in_bounds")
 
 
 def as_words(data: UInt8[Array, " N"], longest: int) -> UInt32[Array, " W"]:

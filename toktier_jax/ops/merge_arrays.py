@@ -16,11 +16,11 @@ from jaxtyping import Array, Bool, Int32
 
 from toktier_jax.ops.certain import UNSEEN
 from toktier_jax.ops.chunks import part
-from toktier_jax.ops.lookup import take
 from toktier_jax.ops.members import pack, ranked, ranks, total
 from toktier_jax.ops.merge import Flat
 from toktier_jax.ops.merge_far import follow_limits, follow_turns
 from toktier_jax.ops.merge_rounds import GONE, MERGED, SENTINELS, Linked, left_of, merge_once, places
+from toktier_jax.ops.places import take
 from toktier_jax.plan import BPEPlan
 from toktier_jax.types import NEVER, MergeTables
 

@@ -11,9 +11,9 @@ from jax import lax
 from jaxtyping import Array, Int32
 
 from toktier_jax.ops.certain import UNSEEN
-from toktier_jax.ops.lookup import take
 from toktier_jax.ops.members import unpack
 from toktier_jax.ops.merge_rounds import IN_TURN, Linked, columns, decide, left_of, look, places
+from toktier_jax.ops.places import take
 from toktier_jax.plan import BPEPlan
 from toktier_jax.types import MergeTables
 

@@ -15,7 +15,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
 from toktier_jax.ops.certain import UNSEEN
-from toktier_jax.ops.lookup import take
+from toktier_jax.ops.places import take
 from toktier_jax.ops.rules import bounds_of, rule_of
 from toktier_jax.plan import BPEPlan
 from toktier_jax.types import CASCADES, NEVER, MergeTables

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, UInt8
 
+from toktier_jax.ops.places import nearest
 from toktier_jax.types import TEXT, Buffer, Table
 
 
@@ -18,13 +19,13 @@ def quick_check(
     """
     index = jnp.arange(buffer.data.shape[0], dtype=jnp.int32)
     text = index < buffer.length
-    flagged = jnp.asarray(flags).at[symbols.astype(jnp.int32)].get(mode="clip", wrap_negative_indices=False)
+    flagged = nearest(flags, symbols)
     suspect = flagged & text & (buffer.kind == np.uint8(TEXT))
     failed = jnp.max(suspect.astype(jnp.uint8)) > np.uint8(0)
     if at_end:
         return buffer, failed
     back = buffer.length - jnp.arange(1, 5, dtype=jnp.int32)
-    tail = buffer.data.at[back].get(mode="clip", wrap_negative_indices=False)
+    tail = nearest(buffer.data, back)
     lead = (back >= 0) & ((tail & np.uint8(0xC0)) != np.uint8(0x80))
     last = jnp.max(jnp.where(lead, back, 0))
     return buffer._replace(decided=jnp.minimum(buffer.decided, last)), failed

@@ -11,7 +11,8 @@ from jaxtyping import Array, Bool, Int32, UInt32
 
 from toktier_jax.ops.chunks import Stage, for_chunks, part, write
 from toktier_jax.ops.hashing import hash_pair
-from toktier_jax.ops.lookup import load, take
+from toktier_jax.ops.lookup import load
+from toktier_jax.ops.places import take
 
 LONGEST = 32
 """Bytes of a string at most: longer ones seldom repeat."""

@@ -13,7 +13,8 @@ from jaxtyping import Array, Bool, Int32, UInt32
 
 from toktier_jax.ops.chunks import Stage
 from toktier_jax.ops.hashing import bound_index, first_key, last_key, unpack_bound
-from toktier_jax.ops.lookup import slot_of, take
+from toktier_jax.ops.lookup import slot_of
+from toktier_jax.ops.places import take
 from toktier_jax.types import NEVER, MergeTables
 
 

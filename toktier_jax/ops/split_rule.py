@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import jax
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool
 
+from toktier_jax.ops.places import before
 from toktier_jax.plan import SplitPlan
 
 T = TypeVar("T", jax.Array, np.ndarray)
@@ -28,7 +28,7 @@ def apply_rule(
     match = match ^ np.bool_(plan.invert)
     if plan.behavior == "Removed":
         return starts, match
-    return starts & (segments | ~joins(plan, match, _before(match))), None
+    return starts & (segments | ~joins(plan, match, before(match))), None
 
 
 def joins(plan: SplitPlan, matched: T, before: T) -> T:
@@ -42,8 +42,3 @@ def joins(plan: SplitPlan, matched: T, before: T) -> T:
             return ~(matched ^ before)
         case other:
             raise ValueError(f"{other} joins nothing")
-
-
-def _before(mask: jax.Array) -> jax.Array:
-    """The mask as it is one byte to the left."""
-    return lax.pad(mask, np.bool_(False), ((1, -1, 0),))

@@ -11,9 +11,10 @@ from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
 from toktier_jax.ops.characters import made_at
 from toktier_jax.ops.chunks import Stage, for_chunks, part, write
-from toktier_jax.ops.lookup import find_short, load, take
+from toktier_jax.ops.lookup import find_short, load
 from toktier_jax.ops.members import contains, pack, ranked, ranks, total
 from toktier_jax.ops.merge import Flat
+from toktier_jax.ops.places import take
 from toktier_jax.ops.scan import some
 from toktier_jax.plan import BPEPlan
 from toktier_jax.types import FIRST_CODE, SHORT, BPETables

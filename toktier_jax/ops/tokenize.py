@@ -14,12 +14,13 @@ from jaxtyping import Array, Bool, Int32, UInt32
 from toktier_jax.ops.characters import find_characters
 from toktier_jax.ops.chunks import Stage, for_chunks, part, stage, write
 from toktier_jax.ops.emit import ELSEWHERE, Strings, Tokens, emit
-from toktier_jax.ops.lookup import as_words, find_long, find_short, load, take
+from toktier_jax.ops.lookup import as_words, find_long, find_short, load
 from toktier_jax.ops.members import contains, insides, pack, toggle
 from toktier_jax.ops.merge import merge
 from toktier_jax.ops.merge_arrays import merge_arrays
 from toktier_jax.ops.merge_rounds import SENTINELS
 from toktier_jax.ops.pieces import Cursor, Edges, find_edges, members_of, take_members
+from toktier_jax.ops.places import take
 from toktier_jax.ops.repeats import copy_bits, distances
 from toktier_jax.ops.scan import Lowering, some
 from toktier_jax.ops.symbols import Text, flatten, place_of

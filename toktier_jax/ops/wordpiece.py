@@ -16,9 +16,10 @@ from jaxtyping import Array, Bool, Int32, UInt32
 
 from toktier_jax.ops.chunks import Stage, for_chunks, part, stage, write
 from toktier_jax.ops.emit import ELSEWHERE, Strings, Tokens, emit
-from toktier_jax.ops.lookup import as_words, find_long, find_short, load, take
+from toktier_jax.ops.lookup import as_words, find_long, find_short, load
 from toktier_jax.ops.members import Ranked, insides, pack, rank_of, ranked, toggle
 from toktier_jax.ops.pieces import Cursor, members_of, take_members
+from toktier_jax.ops.places import take
 from toktier_jax.ops.scan import Lowering, some
 from toktier_jax.plan import WordPiecePlan
 from toktier_jax.types import FROZEN, REMOVED, SHORT, TEXT, Buffer, WordPieceTables

@@ -9,8 +9,9 @@ from jax import lax
 from jaxtyping import Array, Int32, UInt8
 
 from toktier_jax.ops.move import move, origins, shift
-from toktier_jax.ops.rewrite.parts import after, any_of, at, before, begins_member, pool_of, with_data
-from toktier_jax.ops.scan import Lowering
+from toktier_jax.ops.places import after, before, nearest
+from toktier_jax.ops.rewrite.parts import begins_member, pool_of, with_data
+from toktier_jax.ops.scan import Lowering, some
 from toktier_jax.plan import MapPlan
 from toktier_jax.types import CONT, FIRST_CODE, Buffer, RewriteTables
 
@@ -21,7 +22,7 @@ def map_characters(
     size = buffer.data.shape[0] + plan.extra(buffer.data.shape[0])
     raw = buffer.data
     if plan.narrow and tables.narrow is not None:
-        buffer = buffer._replace(data=jnp.where(open_, at(tables.narrow, raw), raw))
+        buffer = buffer._replace(data=jnp.where(open_, nearest(tables.narrow, raw), raw))
     if not plan.wide:
         return buffer
     changed = begins_member(tables, symbols) & open_
@@ -37,9 +38,9 @@ def map_characters(
         new = changed[moved.source]
         place = (packed[moved.source] >> 8) + moved.offset
         last = moved.source + _length(raw)[moved.source] - 1
-        return with_data(moved, new, at(pool_of(tables), place), origins(buffer)[1, last])
+        return with_data(moved, new, nearest(pool_of(tables), place), origins(buffer)[1, last])
 
-    return lax.cond(any_of(changed), wide, lambda: shift(buffer, 0, size))
+    return lax.cond(some(changed), wide, lambda: shift(buffer, 0, size))
 
 
 def _packed(tables: RewriteTables, data: UInt8[Array, " N"]) -> Int32[Array, " N"]:
@@ -52,8 +53,8 @@ def _packed(tables: RewriteTables, data: UInt8[Array, " N"]) -> Int32[Array, " N
     code = jnp.where(first < 0xF0, code, (first & 0x07) << 18 | one << 12 | two << 6 | three)
     code = jnp.where(first < 0x80, first, code)
     code = jnp.where(first >= FIRST_CODE, 0x110000 + first - FIRST_CODE, code)
-    page = at(tables.index, code >> 8).astype(jnp.int32)
-    return at(tables.pages.reshape(-1), page << 8 | (code & 255))
+    page = nearest(tables.index, code >> 8).astype(jnp.int32)
+    return nearest(tables.pages.reshape(-1), page << 8 | (code & 255))
 
 
 def _length(data: UInt8[Array, " N"]) -> Int32[Array, " N"]:

@@ -9,8 +9,9 @@ from jax import lax
 from jaxtyping import Array, Bool
 
 from toktier_jax.ops.move import move, origins, shift
-from toktier_jax.ops.rewrite.parts import after, any_of, at, members, pool_of, with_data
-from toktier_jax.ops.scan import Lowering, running_max, running_min
+from toktier_jax.ops.places import after, nearest
+from toktier_jax.ops.rewrite.parts import members, pool_of, with_data
+from toktier_jax.ops.scan import Lowering, running_max, running_min, some
 from toktier_jax.plan import PrefixPlan, StripPlan
 from toktier_jax.types import CONT, FROZEN, REMOVED, Buffer, RewriteTables
 
@@ -43,12 +44,12 @@ def prefix(
         moved = move(buffer, widths, size, lowering=lowering)
         added = wanted[moved.source] & (moved.offset < width)
         start = moved.buffer.origin[0] if moved.buffer.origin is not None else moved.source
-        return with_data(moved, added, at(pool, moved.offset), start)
+        return with_data(moved, added, nearest(pool, moved.offset), start)
 
     def one() -> Buffer:
         moved = shift(buffer, width, size)
         front = jnp.arange(size, dtype=jnp.int32) < width
-        data = jnp.where(front, at(pool, jnp.minimum(jnp.arange(size, dtype=jnp.int32), width - 1)), moved.data)
+        data = jnp.where(front, nearest(pool, jnp.minimum(jnp.arange(size, dtype=jnp.int32), width - 1)), moved.data)
         start = origins(buffer)[0, 0]
         origin = origins(moved)
         return moved._replace(data=data, origin=jnp.where(front[None, :], start, origin))
@@ -115,4 +116,4 @@ def strip(
         stripped = buffer._replace(decided=decided)
         return move(stripped, jnp.where(drop, 0, 1), size, lowering=lowering).buffer
 
-    return lax.cond(any_of(edge), moved, lambda: shift(buffer, 0, size))
+    return lax.cond(some(edge), moved, lambda: shift(buffer, 0, size))

@@ -10,8 +10,9 @@ from jaxtyping import Array, Bool
 
 from toktier_jax.ops.added import match_added
 from toktier_jax.ops.move import move, origins, shift
-from toktier_jax.ops.rewrite.parts import after, any_of, at, before, members, pool_of, with_data
-from toktier_jax.ops.scan import Lowering
+from toktier_jax.ops.places import after, before, nearest
+from toktier_jax.ops.rewrite.parts import members, pool_of, with_data
+from toktier_jax.ops.scan import Lowering, some
 from toktier_jax.ops.split_arrays import split_arrays
 from toktier_jax.ops.walk import split_walk
 from toktier_jax.plan import LiteralPlan, MatchPlan, RunPlan
@@ -35,7 +36,7 @@ def replace_literal(
         moved = move(buffer, widths, size, lowering=lowering)
         new, old = begins[moved.source], origins(buffer)
         first, last = (moved.source + plan.bytes - back for back in (plan.last, 1))
-        out = with_data(moved, new, at(pool_of(tables), moved.offset), old[1, last], old[0, first])
+        out = with_data(moved, new, nearest(pool_of(tables), moved.offset), old[1, last], old[0, first])
         if at_end:
             return out
         resume = ~new if out.resume is None else out.resume & ~new  # its origin is the end of the match
@@ -45,7 +46,7 @@ def replace_literal(
         out = shift(buffer, 0, size)
         return out if at_end or out.resume is not None else out._replace(resume=jnp.ones(size, bool))
 
-    return lax.cond(any_of(begins), many, none)
+    return lax.cond(some(begins), many, none)
 
 
 def replace_runs(
@@ -71,7 +72,7 @@ def replace_runs(
         return _replaced(buffer, symbols, member, joined, plan.content, pool, size, lowering)
 
     differs = member & (joined | (buffer.data != pool[0])) if plan.content == 1 else member
-    return lax.cond(any_of(differs), many, lambda: shift(buffer, 0, size))
+    return lax.cond(some(differs), many, lambda: shift(buffer, 0, size))
 
 
 def replace_matches(
@@ -102,7 +103,7 @@ def replace_matches(
     def many() -> Buffer:
         return _replaced(buffer, symbols, member, joined, plan.content, pool, size, lowering)
 
-    return lax.cond(any_of(member), many, lambda: shift(buffer, 0, size))
+    return lax.cond(some(member), many, lambda: shift(buffer, 0, size))
 
 
 def _replaced(
@@ -124,7 +125,7 @@ def _replaced(
     for _ in range(3):
         lead = jnp.where(symbols[lead] == np.uint8(CONT), lead - 1, lead)
     old = origins(buffer)
-    return with_data(moved, new, at(pool, moved.offset), old[1, moved.source], old[0, lead])
+    return with_data(moved, new, nearest(pool, moved.offset), old[1, moved.source], old[0, lead])
 
 
 def isolate(tables: RewriteTables, buffer: Buffer, symbols: jax.Array, open_: jax.Array) -> Buffer:

@@ -1,14 +1,14 @@
-"""What the rewrites share: reads of their tables and of neighbours, and bytes that take other data."""
+"""What the rewrites share: reads of their tables, and bytes that take other data."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt8
 
 from toktier_jax.ops.move import Moved, origins
+from toktier_jax.ops.places import before, nearest
 from toktier_jax.types import CONT, Buffer, RewriteTables
 
 
@@ -34,7 +34,7 @@ def pool_of(tables: RewriteTables) -> jax.Array:
 def begins_member(tables: RewriteTables, symbols: jax.Array) -> Bool[Array, " N"]:
     """Whether a character of the plan's class begins at each byte."""
     assert tables.members is not None, "tables of a plan with a class"
-    return at(jnp.asarray(tables.members), symbols)
+    return nearest(tables.members, symbols)
 
 
 def members(tables: RewriteTables, symbols: jax.Array) -> Bool[Array, " N"]:
@@ -43,21 +43,3 @@ def members(tables: RewriteTables, symbols: jax.Array) -> Bool[Array, " N"]:
     for _ in range(3):
         member = member | (before(member) & (symbols == np.uint8(CONT)))
     return member
-
-
-def after(array: jax.Array, count: int) -> jax.Array:
-    """Each byte sees what is `count` bytes after it; zero past the end."""
-    return lax.pad(array, np.zeros((), array.dtype), ((-count, count, 0),)) if count else array
-
-
-def before(array: jax.Array) -> jax.Array:
-    """Each byte sees what is before it; zero at the start."""
-    return lax.pad(array, np.zeros((), array.dtype), ((1, -1, 0),))
-
-
-def at(table: jax.Array, index: jax.Array) -> jax.Array:
-    return table.at[index.astype(jnp.int32)].get(mode="clip", wrap_negative_indices=False)
-
-
-def any_of(mask: jax.Array) -> jax.Array:
-    return jnp.max(mask.astype(jnp.int32)) > 0
