@@ -8,6 +8,7 @@ import gc
 import itertools
 import linecache
 import os
+import signal
 import sqlite3
 import sys
 import threading
@@ -716,3 +717,119 @@ def test_named_sessions_are_hashed_only_when_a_text_is_looked_for(monkeypatch: p
         assert hashed == [64, 256, 1024]
         store.encode("more words " * 2)
         assert hashed == [64, 256, 1024]
+
+
+def test_reading_keeps_the_cap(tmp_path: Path) -> None:
+    with SessionStore(StandIn(), tmp_path) as store:
+        for number in range(20):
+            store.open(f"s{number}", "word " * 2000).close()
+    with SessionStore(StandIn(), tmp_path, max_bytes=200_000) as store:
+        for name in store.list():
+            store.get(name).close()
+        assert store.stats()["bytes"] <= 200_000
+        assert store.stats()["counts"]["evicted"]
+
+
+def test_forks_keep_the_cap() -> None:
+    with SessionStore(StandIn(), max_bytes=100_000) as store:
+        parent = store.open("parent", "abc")
+        for number in range(100):
+            parent.fork(f"fork {number}").close()
+        assert store.stats()["bytes"] <= 100_000
+
+
+@pytest.mark.parametrize("leaves", ["delete", "change", "evict"])
+def test_a_copy_counts_whole_once_it_is_alone(leaves: str) -> None:
+    text = "words and more " * 2000
+    with SessionStore(StandIn()) as store:
+        parent = store.open("parent", text)
+        whole = store.stats()["bytes"]
+        copies = [parent.fork("fork"), parent.fork("other")]
+        assert store.stats()["bytes"] < 1.5 * whole
+        parent.append("more")
+        assert store.stats()["bytes"] < 1.5 * whole
+        if leaves == "change":
+            parent.truncate(2)
+        else:
+            parent.close()
+            if leaves == "delete":
+                store.delete("parent")
+            else:
+                store._memory._max_bytes = 1
+                store._memory.make_room()
+        assert store.stats()["bytes"] > 1.9 * whole
+        for copy_ in copies:
+            copy_.close()
+        store._memory._max_bytes = 0
+        store._memory.make_room()
+        left = 0 if leaves != "change" else parent._entry.record.bytes_held
+        assert store.stats()["bytes"] == left
+
+
+def test_a_text_that_is_encoded_twice_is_counted() -> None:
+    text = "words and more " * 2000
+    with SessionStore(StandIn()) as store:
+        store.encode(text).close()
+        once = store.stats()["bytes"]
+        store.encode(text).close()
+        assert once <= store.stats()["bytes"] <= 2 * once
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.filterwarnings("ignore:.*fork")  # JAX and Python warn of what is tested here
+def test_a_forked_child_does_not_wait_for_a_lock() -> None:
+    """Held by a thread that the child does not have."""
+    with SessionStore(StandIn()) as store:
+        session, taken, done = store.open("a", "text"), threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with session._entry.lock, store._memory.lock, store._lock:
+                taken.set()
+                done.wait(60)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        taken.wait(60)
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            told = 0
+            for call in (lambda: session.append("x"), lambda: session.ids, lambda: store.get("a"), store.stats):
+                try:
+                    call()
+                except SessionError as error:
+                    told += "forked while" in str(error)
+            session.close()
+            store.close()
+            os._exit(0 if told == 4 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        done.set()
+        holder.join()
+
+
+def test_an_interrupted_close_closes_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    store = SessionStore(StandIn(), tmp_path)
+    monkeypatch.setattr(store._verifier, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    assert store._disk is not None
+    assert store._disk._closed
+
+
+def test_an_interrupt_before_the_disk_leaves_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SessionStore(StandIn(), tmp_path) as store, SessionStore(StandIn(), tmp_path) as other:
+        put = store._memory.put
+
+        def interrupted(*arguments: Any) -> Any:
+            put(*arguments)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(store._memory, "put", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.open("a", "mine")
+        monkeypatch.undo()
+        other.open("a", "theirs")
+        assert store.get("a").text == "theirs"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from toktier_jax.sessions.entry import Entry
+from toktier_jax.sessions.entry import Entry
+from toktier_jax.sessions.locks import Busy, IfFree
 
 LENGTHS = tuple(1 << bits for bits in range(6, 25, 2))
 """Characters of the beginnings that are hashed: 64, 256, … 16 Mi."""
@@ -44,12 +43,11 @@ class ContentIndex:
         with self._lock:
             waiting = list(self._waiting.items())
         for entry, change in waiting:
-            if not entry.lock.acquire(blocking=False):
-                continue
             try:
-                chunks, length = entry.record.text.chunks.copy(), entry.record.text.length
-            finally:
-                entry.lock.release()
+                with IfFree(entry.lock):
+                    chunks, length = entry.record.text.chunks.copy(), entry.record.text.length
+            except Busy:
+                continue
             keys = self._keys.get(entry, [])
             known = len(keys)
             fresh = [(size, hash(_beginning(chunks, size))) for size in LENGTHS[known:] if size <= length]
@@ -87,12 +85,11 @@ class ContentIndex:
                 found = list(self._by_hash.get((size, hash(text[:size])), ()))
             best: tuple[Entry, int] | None = None
             for entry in found:
-                if not entry.lock.acquire(blocking=False):
-                    continue
                 try:
-                    common = entry.record.text.common_prefix(text)
-                finally:
-                    entry.lock.release()
+                    with IfFree(entry.lock):
+                        common = entry.record.text.common_prefix(text)
+                except Busy:
+                    continue
                 if common >= size and (best is None or common > best[1]):
                     best = entry, common
             if best is not None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from toktier_jax.errors import RevisionConflict, SessionError, UnknownSession
 from toktier_jax.sessions.disk import Disk
 from toktier_jax.sessions.entry import Entry, Family, Pin
+from toktier_jax.sessions.locks import Busy, IfFree
 from toktier_jax.sessions.memory import Memory
 from toktier_jax.sessions.record import Record
 
@@ -53,31 +54,32 @@ class Entries:
             return None
         record, stored = loaded
         fresh = Entry(name, record, stored=stored)
-        entry = self.memory.put(fresh, record.bytes_held, pin)
+        entry = self.memory.put(fresh, pin)
         if entry is fresh:
             self._count("loaded")
         self.memory.index(entry)
+        self.memory.make_room()
         return entry if self._is_there(entry, wait=wait) else None  # it may have been deleted meanwhile
 
     def add(self, name: str | int, record: Record, opened: str, pin: Pin, parent: Entry | None = None) -> Entry | None:
         """A new entry, held by `pin`; None where the name was taken meanwhile."""
         family = Family() if parent is None else parent.family
-        entry = Entry(name, record, opened=opened, family=family)
+        entry = Entry(name, record, opened=opened, family=family, shared=parent is not None)
         with entry.lock:
-            if self.memory.put(entry, record.bytes_held if parent is None else record.bytes_shared, pin) is not entry:
-                return None
-            if self._disk and isinstance(name, str):
-                try:
+            try:
+                if self.memory.put(entry, pin) is not entry:
+                    return None
+                if self._disk and isinstance(name, str):
                     entry.stored = self._disk.create(name, record, parent.stored if parent else None)
-                except BaseException as error:
-                    entry.deleted = True
-                    self.memory.forget(entry)
-                    if isinstance(error, RevisionConflict):
-                        return None
-                    raise
+            except BaseException as error:
+                entry.deleted = True
+                self.memory.forget(entry)
+                if isinstance(error, RevisionConflict):
+                    return None
+                raise
         if parent is None:
             self.memory.index(entry)
-            self.memory.make_room()
+        self.memory.make_room()
         return entry
 
     def delete(self, name: str) -> bool:
@@ -101,16 +103,16 @@ class Entries:
 
     def copy_of(self, source: Entry, key: int, pin: Pin) -> Entry | None:
         """A nameless entry that begins as `source`, held by `pin`; None where that is being changed, or is no more."""
-        if not source.lock.acquire(blocking=False):
-            return None
         try:
-            if source.deleted or source.stale:
-                return None
-            entry = Entry(key, source.record.copy(), opened=f"as a copy of {source.name!r}", family=source.family)
-            entry.pins.add(pin)
-            return entry
-        finally:
-            source.lock.release()
+            with IfFree(source.lock):
+                if source.deleted or source.stale:
+                    return None
+                opened = f"as a copy of {source.name!r}"
+                entry = Entry(key, source.record.copy(), opened=opened, family=source.family, shared=True)
+                entry.pins.add(pin)
+                return entry
+        except Busy:
+            return None
 
     def release(self, entry: Entry, pin: Pin) -> None:
         """Ends what `pin` holds."""
@@ -187,16 +189,15 @@ class Entries:
         """Whether an entry of the memory is still to be used; reads it again if another process has changed it."""
         if self._is_stored(entry):
             return True
-        if not entry.lock.acquire(blocking=wait):  # a change of this process is on its way
-            return True
         try:
-            if not entry.deleted and not self._is_stored(entry):
-                entry.stale = True
-                with contextlib.suppress(UnknownSession):
-                    self.refresh(entry)
-            return not entry.deleted
-        finally:
-            entry.lock.release()
+            with entry.lock if wait else IfFree(entry.lock):
+                if not entry.deleted and not self._is_stored(entry):
+                    entry.stale = True
+                    with contextlib.suppress(UnknownSession):
+                        self.refresh(entry)
+                return not entry.deleted
+        except Busy:  # a change of this process is on its way
+            return True
 
     def _is_stored(self, entry: Entry) -> bool:
         """Whether the disk, if there is one, holds just this."""

@@ -56,6 +56,9 @@ class Entry:
     stored: Any = None
     """What the disk holds of it."""
     size: int = 0
+    """Bytes that it counts in memory."""
+    shared: bool = False
+    """It is unchanged since it began as a copy, and counts only what it holds beside what both share."""
     opened: str = "from the disk"
     """How the record was made: by which encode, from the disk, or as a fork of another."""
     ids: Callable[[], np.ndarray | None] = lambda: None

@@ -39,26 +39,25 @@ class Memory:
                 entry.used = time.monotonic()
             return entry
 
-    def put(self, entry: Entry, size: int, pin: Pin | None = None) -> Entry:
-        """Takes in an entry of `size` bytes, unless one of its name is there: returns what is there, held by `pin`."""
+    def put(self, entry: Entry, pin: Pin | None = None) -> Entry:
+        """Takes in an entry, unless one of its name is there: returns what is there, held by `pin`."""
         self._sweep()
         with self.lock:
             self._present(entry.key)
             found = self.entries.setdefault(entry.key, entry)
             _hold(found, pin)
             if found is entry:
-                entry.size = size
-                self.bytes += size
+                self._count_in(entry)
             return found
 
     def resize(self, entry: Entry, kept: int) -> None:
         """After a change of the record, which left the first `kept` characters: its size, and what `index` does."""
-        size = entry.record.bytes_held
         with self.lock:
             if self.entries.get(entry.key) is not entry:
                 return
-            self.bytes += size - entry.size
-            entry.size = size
+            entry.shared = False
+            self._count_in(entry)
+            self._unshare(entry, kept)
         self.index(entry, kept)
 
     def index(self, entry: Entry, kept: int = 1 << 62) -> None:
@@ -73,8 +72,7 @@ class Memory:
     def forget(self, entry: Entry) -> None:
         with self.lock:
             if self.entries.get(entry.key) is entry:
-                del self.entries[entry.key]
-                self.bytes -= entry.size
+                self._take_out(entry)
         self.content.remove(entry)
 
     def make_room(self) -> None:
@@ -92,8 +90,7 @@ class Memory:
         """The entry of that name; one that was deleted, and is here because that was interrupted, leaves."""
         entry = self.entries.get(name)
         if entry is not None and entry.deleted:
-            del self.entries[name]
-            self.bytes -= entry.size
+            self._take_out(entry)
             self.content.remove(entry)
             return None
         return entry
@@ -110,10 +107,30 @@ class Memory:
                     self._drop(entry, "expired")
 
     def _drop(self, entry: Entry, why: str) -> None:
-        del self.entries[entry.key]
-        self.bytes -= entry.size
+        self._take_out(entry)
         self._count(why)
         self.content.remove(entry)
+
+    def _take_out(self, entry: Entry) -> None:
+        del self.entries[entry.key]
+        self.bytes -= entry.size
+        entry.size = 0
+        if not entry.shared:
+            self._unshare(entry, 0)
+
+    def _unshare(self, entry: Entry, kept: int) -> None:
+        """An entry holds only the first `kept` characters yet of what copies of it share: those with more count whole
+        from now on, each, as who holds what of the rest is not known."""
+        for copy in entry.family.members():
+            if copy.shared and copy is not entry and copy.record.text.length > kept:
+                copy.shared = False
+                if self.entries.get(copy.key) is copy:
+                    self._count_in(copy)
+
+    def _count_in(self, entry: Entry) -> None:
+        size = entry.record.bytes_shared if entry.shared else entry.record.bytes_held
+        self.bytes += size - entry.size
+        entry.size = size
 
 
 def _hold(entry: Entry, pin: Pin | None) -> None:

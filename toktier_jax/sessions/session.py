@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections import Counter
@@ -25,6 +26,8 @@ class Host(Protocol):
     engine: Engine
     entries: Entries
 
+    @property
+    def inherited(self) -> bool: ...
     def check_open(self) -> None: ...
     def observed(self, entry: Entry, changes: Counter[str], seconds: float, kept: int) -> None: ...
     def fork(self, entry: Entry, name: str) -> Session: ...
@@ -56,14 +59,14 @@ class Session:
     def append(self, text: str) -> Patch:
         """Adds text at the end. Costs in proportion to it."""
         text = check_text(text)
-        with self._entry.lock:
+        with self._lock:
             length = self._current().text.length
             return self._change(length, length, text)
 
     def update(self, text: str) -> Patch:
         """Makes the text this one, by what it does not have in common with it at its start and its end."""
         text = str.__str__(text) if isinstance(text, str) else check_text(text)
-        with self._entry.lock:
+        with self._lock:
             old = self._current().text
             start = old.common_prefix(text)
             if start == old.length:
@@ -75,7 +78,7 @@ class Session:
     def replace(self, start: int, stop: int, text: str) -> Patch:
         """Puts `text` in the place of characters [start, stop)."""
         text = check_text(text)
-        with self._entry.lock:
+        with self._lock:
             length = self._current().text.length
             start, stop = self._offset("start", start, length), self._offset("stop", stop, length)
             if start > stop:
@@ -84,7 +87,7 @@ class Session:
 
     def truncate(self, n: int) -> Patch:
         """Keeps the first `n` characters."""
-        with self._entry.lock:
+        with self._lock:
             length = self._current().text.length
             return self._change(self._offset("n", n, length), length, "")
 
@@ -119,7 +122,7 @@ class Session:
     @property
     def ids(self) -> np.ndarray:
         """int32 [n], read-only: a snapshot of this revision, template ids before the text included."""
-        with self._entry.lock:
+        with self._lock:
             record = self._current()
             held = self._entry.ids()
             if held is None:
@@ -157,12 +160,12 @@ class Session:
     @property
     def revision(self) -> int:
         """The number of changes so far."""
-        with self._entry.lock:
+        with self._lock:
             return self._current().revision
 
     def __len__(self) -> int:
         """Number of ids."""
-        with self._entry.lock:
+        with self._lock:
             return self._current().count
 
     def __bool__(self) -> bool:
@@ -172,7 +175,7 @@ class Session:
     def explain(self) -> dict[str, Any]:
         """How changes of this session are made, how often each way was taken, and why it would ever be slow."""
         info = self._host.engine.info
-        with self._entry.lock:
+        with self._lock:
             record = self._current()
             return {
                 "name": self._entry.name,
@@ -190,16 +193,15 @@ class Session:
 
     def fork(self, name: str) -> Session:
         """A new session that begins as this one; both share all blocks until they differ."""
-        with self._entry.lock:
+        with self._lock:
             self._current()
             return self._host.fork(self._entry, name)
 
     def close(self) -> None:
         """Ends the handle, not the record."""
-        with self._entry.lock:
-            pin, self._pin = self._pin, None
-            if pin is not None:
-                self._host.entries.release(self._entry, pin)
+        pin, self._pin = self._pin, None
+        if pin is not None and not self._host.inherited:
+            self._host.entries.release(self._entry, pin)
 
     def __enter__(self) -> Session:
         return self
@@ -209,6 +211,12 @@ class Session:
 
     def __copy__(self) -> Session:
         raise TypeError("a Session is a handle, and no copy would hold the record: get another from the store")
+
+    @property
+    def _lock(self) -> threading.RLock:
+        """The record's. In a forked child it may be held for ever: that is asked first."""
+        self._host.check_open()
+        return self._entry.lock
 
     def _current(self) -> Record:
         """The record, with its lock held."""
@@ -223,5 +231,5 @@ class Session:
         return self._entry.record
 
     def _snapshot(self) -> Record:
-        with self._entry.lock:
+        with self._lock:
             return self._current().copy()

@@ -67,6 +67,7 @@ class SessionStore:
         self._changes: Counter[str] = Counter()
         self._seconds = 0.0
         self._closed = False
+        self._process = os.getpid()
         self._verifier = ShadowVerifier(
             self.engine, shadow, folder=quarantine, on_mismatch=on_mismatch, distrust=self._distrust
         )
@@ -139,7 +140,7 @@ class SessionStore:
         source, common = found
         continued = common >= entry.record.text.length
         session = Session(self, entry, pin)
-        self._memory.put(entry, entry.record.bytes_shared)  # before the verifier can ask for it
+        self._memory.put(entry)  # before the verifier can ask for it
         try:
             session.update(text)
         except BaseException:
@@ -154,6 +155,7 @@ class SessionStore:
 
     def stats(self) -> dict[str, Any]:
         """Counters since the store was opened, and what it holds."""
+        self._check_process()
         with self._memory.lock:
             entries, held = list(self._memory.entries.values()), self._memory.bytes
         with self._lock:
@@ -171,12 +173,16 @@ class SessionStore:
 
     def close(self) -> None:
         """Ends the store and all its handles. What is on disk stays."""
+        if self.inherited:
+            return
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-        self._verifier.close()
-        self.entries.close()
+        try:
+            self._verifier.close()
+        finally:
+            self.entries.close()
 
     def __enter__(self) -> SessionStore:
         return self
@@ -186,7 +192,13 @@ class SessionStore:
 
     # ---- what handles ask ----
 
+    @property
+    def inherited(self) -> bool:
+        """Whether this process was forked while the store was open: its locks may be held for ever."""
+        return os.getpid() != self._process
+
     def check_open(self) -> None:
+        self._check_process()
         if self._closed:
             raise ClosedSession("the session store was closed; open a new one")
 
@@ -209,6 +221,13 @@ class SessionStore:
         return Session(self, made, pin)
 
     # ---- inside ----
+
+    def _check_process(self) -> None:
+        if self.inherited:
+            raise SessionError(
+                "this process was forked while the session store was open; make a new one here, and for a folder close "
+                "stores before a fork or start processes by spawn"
+            )
 
     def _count(self, what: str) -> None:
         with self._lock:
