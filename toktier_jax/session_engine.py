@@ -32,11 +32,14 @@ class TokenizerEngine:
     """Windows by the compiled program; by the reference, as a black box or whole, where there is none."""
 
     def __init__(self, tokenizer: Any, policy: Policy) -> None:
-        """Raises UnsupportedError for a file with truncation or padding: a session's ids could not grow."""
+        """Raises UnsupportedError for a file with truncation or padding, as a session's ids could not grow, or with BPE
+        dropout, as two encodes of a text differ."""
         self._tokenizer = tokenizer
         self.policy = policy
         of: spec.TokenizerSpec = tokenizer._spec
-        for name, setting in (("truncation", of.truncation), ("padding", of.padding)):
+        model = tokenizer.spec.model if of.host_only else of.model  # the outline has none
+        dropout = model.dropout if isinstance(model, spec.BPE) else None
+        for name, setting in (("truncation", of.truncation), ("padding", of.padding), ("model.dropout", dropout)):
             if setting is not None:
                 raise UnsupportedError(f"sessions: the tokenizer file sets {name}; remove it from the file")
         self._device: DeviceEngine | None = tokenizer._routes.device

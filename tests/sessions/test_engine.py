@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -103,9 +105,38 @@ def test_what_is_no_engine_is_refused(value: Any) -> None:
         SessionStore(value)
 
 
-def _small() -> Tokenizer:
+_TRUNCATION = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
+_PADDING = {
+    "strategy": "BatchLongest",
+    "direction": "Right",
+    "pad_to_multiple_of": None,
+    "pad_id": 0,
+    "pad_type_id": 0,
+    "pad_token": "!",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "parts"),
+    [
+        ("truncation", {}, {"truncation": _TRUNCATION}),
+        ("padding", {}, {"padding": _PADDING}),
+        (r"model\.dropout", {"dropout": 0.1}, {}),
+    ],
+)
+def test_files_whose_ids_do_not_grow_with_the_text_are_refused(name: str, options: Any, parts: Any) -> None:
+    with pytest.raises(UnsupportedError, match=f"sessions: the tokenizer file sets {name}; remove it from the file"):
+        SessionStore(_small(parts, **options))
+
+
+def test_a_dropout_of_zero_is_none() -> None:
+    assert SessionStore(_small(dropout=0.0)).open("a", "ab").ids.tolist() == [ALPHABET.index(each) for each in "ab"]
+
+
+def _small(parts: Mapping[str, Any] = MappingProxyType({}), **options: Any) -> Tokenizer:
+    """`options` of the model, `parts` of the file."""
     vocab = {token: id for id, token in enumerate(ALPHABET)}
-    return Tokenizer.from_bytes(tokenizer_json(bpe(vocab, []), pre_tokenizer=byte_level()))
+    return Tokenizer.from_bytes(tokenizer_json(bpe(vocab, [], **options), pre_tokenizer=byte_level(), **parts))
 
 
 def _tokenizer(name: str) -> Any:

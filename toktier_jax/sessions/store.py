@@ -50,7 +50,7 @@ class SessionStore:
         """`quarantine`: a directory for reproductions of mismatches; `on_mismatch` is called with each.
 
         Raises InputError where an argument is of another type or out of range, UnsupportedError for a tokenizer with
-        truncation or padding, SessionError where `path` cannot be used.
+        truncation, padding or BPE dropout, SessionError where `path` cannot be used.
         """
         check_number("ttl", ttl)
         check_number("max_bytes", max_bytes)
