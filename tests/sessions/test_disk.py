@@ -184,6 +184,7 @@ def test_a_flipped_byte_anywhere(tmp_path: Path, scale: float) -> None:
                 session = store.get("a")
             except UnknownSession:
                 missed += 1
+                assert store.stats()["counts"].keys() & {"damaged", "foreign", "damaged file"}, at
                 session = store.open("a", text + "tail")
             except SessionError:
                 missed += 1
@@ -196,8 +197,9 @@ def test_a_flipped_byte_anywhere(tmp_path: Path, scale: float) -> None:
 @pytest.mark.parametrize(
     ("table", "column"),
     [
-        *[("sessions", c) for c in ("revision", "fingerprint", "leading", "resume", "chunks", "blocks", "sum")],
-        *[("rows", c) for c in ("data", "sum")],
+        *[("sessions", c) for c in ("id", "name", "revision", "fingerprint", "leading", "resume", "distrust")],
+        *[("sessions", c) for c in ("chunks", "blocks", "sum")],
+        *[("rows", c) for c in ("id", "data", "sum")],
         *[("links", c) for c in ("session", "kind", "seq", "row", "gap", "sum")],
     ],
 )
@@ -208,9 +210,11 @@ def test_damage_in_every_column(tmp_path: Path, table: str, column: str, caplog:
         where = {"sessions": "1", "rows": "id = 1", "links": "seq = 0 AND kind = 1"}[table]
         (value,) = connection.execute(f"SELECT {column} FROM {table} WHERE {where}").fetchone()
         if isinstance(value, int):
-            value ^= 4
+            value ^= 1 << 20
         elif isinstance(value, str):
             value = chr(ord(value[0]) ^ 1) + value[1:]
+        elif value is None:
+            value = "x"
         else:
             value = bytes([value[0] ^ 1]) + value[1:] if value else b"\0"
         connection.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (value,))
@@ -220,6 +224,38 @@ def test_damage_in_every_column(tmp_path: Path, table: str, column: str, caplog:
             store.get("a")
         assert store.stats()["counts"].keys() & {"damaged", "foreign"}
         assert ("damaged, and treated as absent" in caplog.text) == ("damaged" in store.stats()["counts"])
+        assert np.array_equal(store.open("a", "new").ids, expected(store.engine, "new"))
+    with SessionStore(StandIn(), tmp_path) as store:
+        assert store.get("a").text == "new"
+
+
+@pytest.mark.parametrize("tree", ["sessions", "sqlite_autoindex_sessions_1"])
+def test_a_flipped_byte_of_a_name(tmp_path: Path, tree: str, caplog: pytest.LogCaptureFixture) -> None:
+    """In the index alone it costs nothing: that is made anew. In a session's first row the session is absent."""
+    with SessionStore(StandIn(), tmp_path) as store:
+        for name in ("agent-6", "agent-8"):
+            store.open(name, f"{name} 123 words")
+    connection = sqlite3.connect(tmp_path / FILE)
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (tree,)).fetchone()
+    connection.close()
+    data = bytearray((tmp_path / FILE).read_bytes())
+    data[data.index(b"agent-6", (root - 1) * size)] ^= 1
+    (tmp_path / FILE).write_bytes(data)
+    lost = tree == "sessions"
+    with SessionStore(StandIn(), tmp_path) as store:
+        assert store.stats()["counts"] == {"damaged": 1}
+        assert ("the index entry of session 'agent-6' is damaged" in caplog.text) != lost
+        assert store.list() == (["agent-8"] if lost else ["agent-6", "agent-8"])
+        if lost:
+            with pytest.raises(UnknownSession):
+                store.get("agent-6")
+        for name in ("agent-6", "agent-8"):
+            assert store.open(name, f"{name} 123 words").text == f"{name} 123 words"
+        assert store.list() == ["agent-6", "agent-8"]
+    with SessionStore(StandIn(), tmp_path) as store:
+        assert store.list() == ["agent-6", "agent-8"]
+        assert ("damaged" in store.stats()["counts"]) == lost
 
 
 def test_a_file_that_is_no_database(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

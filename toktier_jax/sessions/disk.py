@@ -1,10 +1,11 @@
 """Sessions in SQLite (WAL): a row for each chunk of text and block of tokens, so that an append writes what it changed.
 
 What `create`, `save` or `delete` returned from survives the end of the process (`synchronous=NORMAL`; after a loss of
-power the newest changes may be missing, but nothing is torn). Rows are checked when they are read: what does not fit
-its checksum is a counted miss, and the session begins anew; where SQLite's own pages are damaged, it may be that
-nothing can be written before the file is moved away, which the error says. Tokenizers have names of their own: that
-another one has a session of the name is counted, and changes nothing.
+power the newest changes may be missing, but nothing is torn). Rows are checked when they are read, and what sessions
+are found by when the store is opened (some 10 us of each): what does not fit its checksum is a counted miss, and the
+session begins anew; an index that does not fit is counted, and made anew. Where SQLite's own pages are damaged, it may
+be that nothing can be written before the file is moved away, which the error says. Tokenizers have names of their own:
+that another one has a session of the name is counted, and changes nothing.
 """
 
 from __future__ import annotations
@@ -57,13 +58,14 @@ class Disk:
             self._connection = self._open()
             self._file = _identity(self._path)
             _disks.add(self)
+            self._look_through()
         except (OSError, sqlite3.Error) as error:
             raise SessionError(f"the session store {self._path.parent} cannot be written: {error}") from error
 
     def _open(self) -> sqlite3.Connection:
         try:
             return self._connect()
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the second: of a message that cites the file
             if isinstance(error, sqlite3.OperationalError):
                 raise
             self._set_aside()
@@ -109,6 +111,30 @@ class Disk:
                 part.rename(f"{part}{mark}")
         _log.warning("%s is damaged: it is now %s%s, and the store begins anew", self._path, self._path.name, mark)
 
+    def _look_through(self) -> None:
+        """Counts and tells damage that no read of a session would meet, as it keeps the session from being found. An
+        index that is damaged is made anew."""
+        try:
+            damage = self._reading(rows.look_through)
+        except SessionError as error:
+            self._count("damaged")
+            _log.warning("%s is damaged: %s", self._path, error)
+            damage = rows.Damage([], [""])
+        for name in damage.heads:
+            self._found_damaged(name)
+        if damage.index:
+            for name in set(damage.index) - {"", *damage.heads}:
+                self._count("damaged")
+                _log.warning("%s: the index entry of session %r is damaged", self._path, name)
+            try:
+                self._writing("", rows.make_index)
+            except SessionError as error:
+                _log.warning("%s: its index is damaged and cannot be made anew: %s", self._path, error)
+
+    def _found_damaged(self, name: str) -> None:
+        self._count("damaged")
+        _log.warning("%s: the data of session %r is damaged, and treated as absent", self._path, name)
+
     def close(self) -> None:
         """Every other call raises ClosedSession from now on."""
         if os.getpid() != self._process:  # SQLite's manual: an inherited connection is not even to be closed
@@ -132,9 +158,10 @@ class Disk:
             raw = self._reading(lambda connection: self._read(connection, name))
             return None if raw is None else _restored(raw)  # others may use the file meanwhile
         except rows.Unusable as error:
-            self._count(str(error))
             if str(error) == "damaged":
-                _log.warning("%s: the data of session %r is damaged, and treated as absent", self._path, name)
+                self._found_damaged(name)
+            else:
+                self._count(str(error))
         return None
 
     def create(self, name: str, record: Record, parent: Stored | None) -> Stored:

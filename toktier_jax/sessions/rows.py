@@ -29,8 +29,10 @@ CREATE TABLE IF NOT EXISTS links (
     PRIMARY KEY (session, kind, seq)) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS links_by_row ON links (row);
 """
-_CHUNK, _BLOCK = 0, 1
+_BY_NAME = "sqlite_autoindex_sessions_1"
+"""The index that UNIQUE (name, fingerprint) makes: sessions are found by it alone."""
 
+_CHUNK, _BLOCK = 0, 1
 
 Row = tuple[Any, int, bytes]
 """A chunk or a block, the row that holds it, and its checksum."""
@@ -140,6 +142,40 @@ def names(connection: sqlite3.Connection, fingerprint: str) -> list[str]:
     """Of sessions that belong to `fingerprint` and whose first row is whole, in order."""
     found = connection.execute("SELECT * FROM sessions WHERE fingerprint = ? ORDER BY name", (fingerprint,))
     return [row[1] for row in found if row[-1] == _head_digest(row[:-1])]
+
+
+class Damage(NamedTuple):
+    """Names of sessions of all tokenizers: whose first row is damaged, and to whose first row the index does not lead
+    (one that leads to no row at all included)."""
+
+    heads: list[str]
+    index: list[str]
+
+
+def look_through(connection: sqlite3.Connection) -> Damage:
+    """Compares all first rows, as the table has them, with their checksums and with the index."""
+    entry = f"(SELECT id FROM sessions INDEXED BY {_BY_NAME} WHERE name = s.name AND fingerprint = s.fingerprint)"
+    damage = Damage([], [])
+    for *values, total, found in connection.execute(f"SELECT *, {entry} FROM sessions s NOT INDEXED"):
+        if total != _head_digest(values):
+            damage.heads.append(values[1])
+        if found != values[0]:
+            damage.index.append(values[1])
+    rowless = (
+        f"SELECT name FROM sessions i INDEXED BY {_BY_NAME} "
+        "WHERE NOT EXISTS (SELECT 1 FROM sessions s NOT INDEXED WHERE s.id = i.id)"
+    )
+    damage.index.extend(name for (name,) in connection.execute(rowless))
+    return damage
+
+
+def make_index(connection: sqlite3.Connection) -> None:
+    """Makes the index anew, from the first rows. Raises DatabaseError where pages are damaged: to free a page that two
+    trees lead to would damage the other."""
+    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.DatabaseError(found)
+    connection.execute("REINDEX sessions")
 
 
 class Raw(NamedTuple):
