@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.sessions.standin import StandIn, expected
 from toktier_jax import SessionStore
-from toktier_jax.sessions import Mismatch
+from toktier_jax.sessions import Mismatch, Window
 
 
 def test_a_planted_fault(tmp_path: Path) -> None:
@@ -63,6 +63,24 @@ def test_a_reproduction_of_what_windows_refuse(tmp_path: Path) -> None:
         assert store._verifier.drain()
         assert store.stats()["shadow"]["failed"] == 0
         assert np.array_equal(session.ids, expected(engine, "fault x"))
+
+
+def test_a_reproduction_that_stays_long_is_cut(tmp_path: Path) -> None:
+    class Stubborn(StandIn):
+        def _encode(self, text: bytes, broken: bytes) -> Window:
+            found = super()._encode(text, broken)
+            return found._replace(ids=found.ids + 1) if broken and len(text) > 300 else found
+
+    seen: list[Mismatch] = []
+    engine = Stubborn(broken=b"no word")
+    with SessionStore(engine, shadow=1.0, quarantine=tmp_path, on_mismatch=seen.append) as store:
+        session = store.open("a", "many words here " * 100)
+        session.append("x")
+        assert store._verifier.drain()
+        assert np.array_equal(session.ids, expected(engine, session.text))
+    assert [0 < len(each.text) <= 200 for each in seen] == [True]
+    assert seen[0].path is not None
+    assert json.loads(seen[0].path.read_text())["text"] == seen[0].text
 
 
 def test_quarantine_survives_a_restart(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ WAITING = 16
 """Samples that wait at most."""
 
 REPRODUCTION = 200
-"""Characters shown of a text on which the engine is not wrong by itself."""
+"""Characters of a reproduction at most; as many are shown of a text that has none so short."""
 
 SEARCH_SECONDS = 10.0
 
@@ -45,8 +45,8 @@ T = TypeVar("T")
 class Mismatch:
     """A session whose ids were not the reference's.
 
-    text      the smallest text found on which the engine differs from the reference (where only the repair did, the
-              text round the first id that differed)
+    text      the smallest text found on which the engine differs from the reference; where that has more than 200
+              characters, or only the repair differed, the text round the first id that did
     position  the first byte of the session's text where the ids differ
     path      the file with all this, None where no folder was given
     """
@@ -213,13 +213,14 @@ class ShadowVerifier:
             return None
 
     def _reproduce(self, text: str, around: int) -> str:
-        """The smallest text found on which the engine is wrong; where it is on no part, what is round the place."""
+        """The smallest text found on which the engine is wrong; where none is short enough, what is round the place."""
         end = time.monotonic() + SEARCH_SECONDS
         reach = 8
         while reach < 2 * len(text) and time.monotonic() < end:
             part = _around(text, around, reach)
             if self._wrong(part):
-                return shrink(part, self._wrong, end - time.monotonic())
+                small = shrink(part, self._wrong, end - time.monotonic())
+                return small if len(small) <= REPRODUCTION else _around(text, around, REPRODUCTION // 2)
             reach *= 4
         return _around(text, around, REPRODUCTION // 2)
 
