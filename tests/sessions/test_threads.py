@@ -34,14 +34,31 @@ def _run(store: SessionStore, seconds: float) -> None:
     threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
     for thread in threads:
         thread.start()
+    time.sleep(seconds / 2)
+    half = _sizes(store)
     for thread in threads:
         thread.join()
     assert not errors, errors[:3]
     assert min(steps) > 0
+    for name in ("shared", *(f"own{number}" for number in range(THREADS))):
+        with store.open(name) as session:
+            assert np.array_equal(session.ids, expected(store.engine, session.text)), name
+    assert store._verifier.drain()
     stats = store.stats()
     assert stats["shadow"]["mismatches"] == stats["shadow"]["failed"] == 0
+    assert stats["shadow"]["verified"] > 0
     assert stats["handles"] == 0
     assert stats["bytes"] < 4_000_000
+    end, content = _sizes(store), store._memory.content
+    assert all(after <= 2 * before + least for before, after, least in zip(half, end, (500_000, 500, 500), strict=True))
+    assert content._keys.keys() <= set(store._memory.entries.values())
+    assert {entry for found in content._by_hash.values() for entry in found} <= content._keys.keys()
+
+
+def _sizes(store: SessionStore) -> tuple[int, int, int]:
+    """Bytes of the memory, and what its look-up by content holds: texts, and beginnings of texts."""
+    content = store._memory.content
+    return store._memory.bytes, len(content._keys), len(content._by_hash)
 
 
 def _step(store: SessionStore, draw: random.Random, number: int) -> None:
