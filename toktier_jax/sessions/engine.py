@@ -38,7 +38,7 @@ class EngineInfo:
 
     fingerprint    names the tokenizer; a stored session of another one is not used
     leading        template ids before the text
-    longest_token  characters of the longest token
+    longest_token  characters of the longest token; asked for where the way is "black box", and nowhere else
     longest_added  characters of the longest added token
     way            how a change is repaired. "anchors": windows begin and end where the compiled pattern has decided;
                    "tokens": as that, and inside a piece neighbours are joined where they share a token (adjacent

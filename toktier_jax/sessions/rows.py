@@ -90,8 +90,10 @@ def _write_kind(
         if found is None:
             data = each.encode() if kind == _CHUNK else pack_tokens(each)
             sum_ = _digest(data)
-            found = connection.execute("INSERT INTO rows (data, sum) VALUES (?, ?)", (data, sum_)).lastrowid, sum_
-        fresh.append((each, found[0] or 0, found[1]))
+            number = connection.execute("INSERT INTO rows (data, sum) VALUES (?, ?)", (data, sum_)).lastrowid
+            assert number, "a row was inserted"
+            found = number, sum_
+        fresh.append((each, *found))
     links = [
         (stored.id, kind, at, row, gap, _link_digest(kind, at, row, gap, sum_))
         for at, ((_, row, sum_), gap) in enumerate(zip(fresh, gaps, strict=False), first)
