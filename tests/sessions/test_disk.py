@@ -22,7 +22,7 @@ import pytest
 from tests.sessions.standin import StandIn, expected
 from toktier_jax import RevisionConflict, SessionStore, UnknownSession
 from toktier_jax.errors import SessionError
-from toktier_jax.sessions.disk import FILE
+from toktier_jax.sessions.disk import FILE, Disk
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -421,3 +421,34 @@ def test_a_page_that_sqlite_cannot_read_is_said(tmp_path: Path) -> None:
     path.rename(tmp_path / "away")
     with SessionStore(StandIn(), tmp_path) as store:
         assert store.open("a", "new").text == "new"
+
+
+def test_an_emptied_file_with_a_log_is_damaged(tmp_path: Path) -> None:
+    with SessionStore(StandIn(), tmp_path) as store:
+        store.open("a", "text")
+        log = (tmp_path / f"{FILE}-wal").read_bytes()
+    (tmp_path / FILE).write_bytes(b"")
+    (tmp_path / f"{FILE}-wal").write_bytes(log)
+    with SessionStore(StandIn(), tmp_path) as store:
+        assert store.stats()["counts"]["damaged file"] == 1
+        assert store.open("a", "anew").text == "anew"
+    assert [path.read_bytes() for path in tmp_path.glob(f"{FILE}-wal.damaged-*")] == [log]
+
+
+def test_two_that_find_a_damaged_file_mend_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / FILE).write_bytes(b"no database" * 1000)
+    connect, first = Disk._connect, iter([True])
+
+    def slow(disk: Disk) -> sqlite3.Connection:
+        try:
+            return connect(disk)
+        except sqlite3.DatabaseError:
+            if next(first, False):
+                with SessionStore(StandIn(), tmp_path) as faster:
+                    faster.open("a", "acknowledged")
+            raise
+
+    monkeypatch.setattr(Disk, "_connect", slow)
+    with SessionStore(StandIn(), tmp_path) as store:
+        assert store.get("a").text == "acknowledged"
+    assert len(list(tmp_path.glob("*.damaged-*"))) == 1

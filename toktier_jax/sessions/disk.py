@@ -68,10 +68,20 @@ class Disk:
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the second: of a message that cites the file
             if isinstance(error, sqlite3.OperationalError):
                 raise
+        only_one = sqlite3.connect(f"{self._path}.lock", timeout=BUSY_SECONDS, isolation_level=None)
+        with contextlib.closing(only_one):
+            only_one.execute("BEGIN EXCLUSIVE")  # of the processes that find the damage, one mends it
+            try:
+                return self._connect()
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise
             self._set_aside()
             return self._connect()
 
     def _connect(self) -> sqlite3.Connection:
+        if _size(self._path) == 0 and _size(Path(f"{self._path}-wal")):  # the log of a file that was emptied
+            raise sqlite3.DatabaseError(f"{self._path} is empty, and its log is not")
         connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None)
         connection.text_factory = _decoded
         try:
@@ -313,6 +323,14 @@ def _restored(raw: rows.Raw) -> tuple[Record, Stored]:
         return rows.restore(raw)
     except (ValueError, TypeError, IndexError) as error:
         raise rows.Unusable("damaged") from error
+
+
+def _size(path: Path) -> int | None:
+    """Bytes of a file; None where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
