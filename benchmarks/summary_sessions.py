@@ -1,0 +1,78 @@
+"""Summaries of sessions: random walks, appends, edits, the rate of requests, replayed transcripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .summary_text import characters, commits, figure, held, machine, markdown, read, without
+
+
+def walks(folder: Path) -> list[str]:
+    if not (found := read(folder, "walks")):
+        return []
+    rows = found["tokenizers"]
+    walked = sum(not (row["skipped"] or row.get("failed")) for row in rows.values())
+    compared = found["compared"] if "spans" in found else found["steps"]  # files without "spans" hold theirs there
+    whole = [
+        f"{count:,} of {name}"
+        for name, row in rows.items()
+        for way, count in row["changes"].items()
+        if way.startswith(("full", "reference"))
+    ]
+    long = sum(steps for length, steps in found.get("lengths", {}).items() if int(length) > 10_000)
+    texts = f", {long:,} of them on texts of 10,000 to {found['longest']:,} characters" if long else ""
+    return [
+        f"`python -m benchmarks.walks` ({commits(found, rows.values())}): {len(found['differences'])} differences in "
+        f"{found['steps']:,} random steps of sessions{texts}, over {walked} of {found.get('asked', len(rows))} "
+        f"tokenizers ({without(rows, 'failed')}; {without(rows, 'skipped')}); ids compared with a full encode of the "
+        f"reference after {compared:,} steps, spans after {found.get('spans', found['compared']):,}; "
+        f"changes that were encoded whole instead of repaired: {', '.join(whole) or 'none'}."
+    ]
+
+
+def appends(folder: Path) -> list[str]:
+    """All sizes; and what they are held to, from the rows."""
+    if not (found := read(folder, "append")):
+        return []
+    from . import append
+
+    rows = [row for row in found["rows"] if row["delta"] == append.APPEND]
+    sizes = sorted({row["context"] for row in rows})
+    lines = [["ms p50", *(f"at {characters(size)}" for size in sizes)]]
+    for engine in dict.fromkeys(row["engine"] for row in rows):
+        times = {row["context"]: row["p50_ms"] for row in rows if row["engine"] == engine}
+        lines.append([engine, *(f"{times[size]:.3g}" if size in times else "" for size in sizes)])
+    title = f"Appends of {append.APPEND:,} characters to a session ({machine(found)}):"
+    return [title, markdown(lines), held(append.figures(found["rows"]))]
+
+
+def edits(folder: Path) -> list[str]:
+    found = read(folder, "edits")
+    return [f"Edits of a session ({machine(found)}):", held(found["figures"])] if found else []
+
+
+def capacity(folder: Path) -> list[str]:
+    if not (found := read(folder, "capacity")):
+        return []
+    from . import capacity
+
+    limits = list(next(iter(found["best"].values())))
+    lines = [["99% within", *(f"{float(limit):g} ms" for limit in limits)]]
+    lines += [[front, *(f"{rates[limit]:g}" for limit in limits)] for front, rates in found["best"].items()]
+    ratio = figure(f"sessions / stateless at {found['limit_ms']:g} ms", found["ratio"], ">=", capacity.LEAST)
+    shadow = [row for row in found["rows"] if "verified" in row]
+    counts = {what: sum(row[what] for row in shadow) for what in ("changes", "verified", "dropped", "mismatches")}
+    verified = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+    title = f"Requests a second that are answered from sessions, and by a stateless front end ({machine(found)}):"
+    after = [f"Sessions, all rates together: {verified}."] if shadow else []
+    return [title, markdown(lines), held([ratio]), *after]
+
+
+def replay(folder: Path) -> list[str]:
+    if not (found := read(folder, "replay")):
+        return []
+    lines = [["transcript by", "turns", "MB served a second", "turn, p50 ms", "repaired at first", "fallen back"]]
+    for row in found["rows"]:
+        numbers = (f"{row['served_mb_s']:.0f}", f"{row['turn_p50_ms']:.2f}", f"{row['first_try']:.1%}")
+        lines.append([row["tokenizer"], str(row["turns"]), *numbers, str(row["fallen_back"])])
+    return [f"A transcript of {found['rows'][0]['characters']:,} characters, sent whole every turn:", markdown(lines)]
