@@ -9,7 +9,7 @@ from typing import Any
 from .consumers import largest
 from .summary_text import commits, held, machine, markdown, read, without
 
-OURS, REFERENCE = "toktier-jax", "reference"
+OURS = "toktier-jax"
 
 
 def campaign(folder: Path) -> list[str]:
@@ -26,7 +26,8 @@ def campaign(folder: Path) -> list[str]:
 
 
 def encode(folder: Path) -> list[str]:
-    if not (found := read(folder, "encode")):
+    found = read(folder, "encode")
+    if not found or not found["rows"]:
         return []
     size, speeds = cold(found)
     texts = list(dict.fromkeys(text for cells in speeds.values() for text in cells))
@@ -49,7 +50,7 @@ def cold(found: Mapping[str, Any]) -> tuple[int, dict[str, dict[str, float]]]:
 def fastest(folder: Path) -> list[str]:
     """How many times as fast as ours the fastest peer is, in words: one text, and many."""
     words = []
-    if found := read(folder, "encode"):
+    if (found := read(folder, "encode")) and found["rows"]:
         _, engines = cold(found)
         ours = engines.pop(OURS)
         factors = [max(cells.get(text, 0.0) for cells in engines.values()) / ours[text] for text in ours]

@@ -21,8 +21,7 @@ def held(rows: Iterable[Mapping[str, Any]]) -> str:
     for row in rows:
         value = "" if row["value"] is None else f"{row['value']:.3g}"
         limit = "" if row["limit"] is None else f"{row['sign']} {row['limit']}"
-        met = row["ok"] in ("yes", "ok", "")
-        note = verdict(row["figure"], not met) if met or row["ok"] == "MISSED" else row["ok"]
+        note = {"yes": "", "ok": "", "MISSED": verdict(row["figure"], missed=True)}.get(row["ok"], row["ok"])
         lines.append([row["figure"], value, limit, note])
     return markdown(lines)
 
@@ -44,12 +43,8 @@ def commits(found: Mapping[str, Any], rows: Iterable[Mapping[str, Any]] = ()) ->
 def machine(results: Mapping[str, Any]) -> str:
     environment = results["environment"]
     peers = ", ".join(f"{name} {version}" for name, version in environment["peers"].items())
-    return f"{processor(results)}, jax {environment['jax']}; {peers}; commit {environment['commit']}"
-
-
-def processor(results: Mapping[str, Any]) -> str:
-    environment = results["environment"]
-    return f"{environment['cpu']}, {environment['cores']} core{'s' * (environment['cores'] > 1)}"
+    cores = f"{environment['cores']} core{'s' * (environment['cores'] > 1)}"
+    return f"{environment['cpu']}, {cores}, jax {environment['jax']}; {peers}; commit {environment['commit']}"
 
 
 def without(rows: Mapping[str, Mapping[str, Any]], why: str) -> str:
