@@ -21,8 +21,9 @@ def held(rows: Iterable[Mapping[str, Any]]) -> str:
     for row in rows:
         value = "" if row["value"] is None else f"{row['value']:.3g}"
         limit = "" if row["limit"] is None else f"{row['sign']} {row['limit']}"
-        note = {"yes": "", "ok": "", "MISSED": verdict(row["figure"], missed=True)}.get(row["ok"], row["ok"])
-        lines.append([row["figure"], value, limit, note])
+        missed = row["ok"] == "MISSED"
+        other = "" if missed or row["ok"] in ("yes", "ok") else row["ok"]  # FAILED and SKIPPED say why themselves
+        lines.append([row["figure"], value, limit, other or verdict(row["figure"], missed)])
     return markdown(lines)
 
 
