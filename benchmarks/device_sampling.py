@@ -49,8 +49,8 @@ def step_us(vocabulary: int, batch: int, steps: int) -> tuple[float, float]:
     random = np.random.default_rng(0)
     ranks = jnp.asarray(random.permutation(vocabulary).astype(np.int32))
     low = random.integers(0, vocabulary // 2, batch)
-    ranges = jnp.asarray(np.stack([low, low + vocabulary // 8], axis=1).astype(np.int32))
-    prefixes = jnp.full((batch, 8), vocabulary, jnp.int32)
+    ranges = jnp.asarray(np.stack([low, low + vocabulary // 8, low - 1], axis=1).astype(np.int32))
+    spans, barred = jnp.ones((vocabulary,), jnp.int32), jnp.zeros((batch, 0), jnp.int32)
     logits = jnp.asarray(random.standard_normal((batch, vocabulary), np.float32))
     keys = jax.random.split(jax.random.key(0), batch)
     pick = functools.partial(choose, keys=keys, temperature=jnp.float32(1), truncation=None, greedy=True)
@@ -59,7 +59,7 @@ def step_us(vocabulary: int, batch: int, steps: int) -> tuple[float, float]:
         return pick(_after(logits, token))
 
     def masked(token: jax.Array, logits: jax.Array) -> jax.Array:
-        allowed = in_ranges(ranks, ranges + jnp.minimum(token, 0)[:, None], prefixes)
+        allowed = in_ranges(ranks, spans, ranges + jnp.minimum(token, 0)[:, None], barred)
         return pick(jnp.where(allowed, _after(logits, token), -jnp.inf))
 
     start = jnp.zeros((batch,), jnp.int32)

@@ -52,9 +52,8 @@ def measure(vocabulary: int, batch: int, repeats: int = report.REPEATS) -> dict[
     ranks[order] = np.arange(vocabulary, dtype=np.int32)
     low = random.integers(0, vocabulary // 2, batch)
     width = np.minimum(random.integers(1, vocabulary // 8, batch), vocabulary - low)
-    ranges = np.stack([low, low + width], axis=1).astype(np.int32)
-    prefixes = np.full((batch, 8), vocabulary, np.int32)
-    prefixes[:, 0] = order[0]
+    ranges = np.stack([low, low + width, np.zeros(batch, int)], axis=1).astype(np.int32)  # the prefix: rank 0
+    barred = jnp.zeros((batch, 0), jnp.int32)
     keys = jax.random.split(jax.random.key(0), batch)
     one = jnp.float32(1.0)
     pick = functools.partial(choose, keys=keys, temperature=one, truncation=None, greedy=True)
@@ -64,8 +63,8 @@ def measure(vocabulary: int, batch: int, repeats: int = report.REPEATS) -> dict[
         return pick(logits)
 
     @jax.jit
-    def by_range(logits: jax.Array, ranks: jax.Array, ranges: jax.Array, prefixes: jax.Array) -> jax.Array:
-        return pick(jnp.where(in_ranges(ranks, ranges, prefixes), logits, -jnp.inf))
+    def by_range(logits: jax.Array, ranks: jax.Array, spans: jax.Array, ranges: jax.Array) -> jax.Array:
+        return pick(jnp.where(in_ranges(ranks, spans, ranges, barred), logits, -jnp.inf))
 
     @jax.jit
     def by_list(logits: jax.Array, ids: jax.Array) -> jax.Array:
@@ -80,10 +79,10 @@ def measure(vocabulary: int, batch: int, repeats: int = report.REPEATS) -> dict[
             ids[row, width[row]] = order[0]
         return ids
 
-    on_device = jnp.asarray(ranks)
+    on_device, spans = jnp.asarray(ranks), jnp.ones((vocabulary,), jnp.int32)
     calls: dict[str, Callable[[], Any]] = {
         "plain": lambda: plain(logits),
-        "ranges": lambda: by_range(logits, on_device, ranges, prefixes),
+        "ranges": lambda: by_range(logits, on_device, spans, ranges),
         "lists": lambda: by_list(logits, lists()),
     }
     same = np.array_equal(np.asarray(calls["ranges"]()), np.asarray(calls["lists"]()))

@@ -19,15 +19,28 @@ def row_keys(seed: int, batch: int) -> Array:
 
 
 def in_ranges(
-    ranks: Int32[Array, " vocab"], ranges: Int32[Array, "batch 2"], prefixes: Int32[Array, "batch some"]
+    ranks: Int32[Array, " vocab"],
+    spans: Int32[Array, " vocab"],
+    ranges: Int32[Array, "batch 3"],
+    barred: Int32[Array, "batch few"],
 ) -> Bool[Array, "batch vocab"]:
-    """The tokens that may come: those whose rank lies in their row's [lo, hi), and the row's `prefixes`.
+    """The tokens that may come, for rows of (lo, hi, last): those whose rank lies in [lo, hi), and those that are
+    prefixes of the token of rank `last` (none for -1), itself included; without the row's `barred` ids.
 
-    One comparison an element, fused into whatever reads it; `prefixes` past the vocabulary are nothing.
+    In the vocabulary sorted by bytes a token is a prefix of the `spans` tokens from its own rank on, so that both are a
+    range: elementwise, without gather or scatter, fused into whatever reads it. `barred` has a comparison a column.
     """
-    inside = (ranks[None, :] >= ranges[:, :1]) & (ranks[None, :] < ranges[:, 1:])
-    rows = jnp.arange(ranges.shape[0], dtype=jnp.int32)[:, None]
-    return inside.at[rows, prefixes].set(True, mode="drop")
+    low, high, last = (ranges[:, k : k + 1] for k in range(3))
+    allowed = _within(ranks[None, :] - low, high - low) | _within(last - ranks[None, :], spans[None, :])
+    ids = jnp.arange(ranks.shape[0], dtype=jnp.int32)[None, :]
+    for column in range(barred.shape[1]):
+        allowed &= ids != barred[:, column : column + 1]
+    return allowed
+
+
+def _within(offset: Array, size: Array) -> Array:
+    """0 <= offset < size, in one comparison: below 0 is above every size without a sign."""
+    return lax.bitcast_convert_type(offset, jnp.uint32) < lax.bitcast_convert_type(size, jnp.uint32)
 
 
 def penalized(

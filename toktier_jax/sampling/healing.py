@@ -72,37 +72,42 @@ def _auto(vocabulary: Vocabulary, ids: tuple[int, ...], droppable: int, tail: by
 class HealTables:
     """For each row and each number of bytes of its rest already spelled, the tokens that may come: B rows, K offsets.
 
-    ranges    int32 [B, K, 2]  [lo, hi) of the tokens that begin with what remains; (0, V) where nothing remains
-    prefixes  int32 [B, K, P]  ids that are a proper prefix of it, filled up with `fill`
-    left      int32 [B, K]     bytes that remain
+    ranges  int32 [B, K, 3]  [lo, hi) of the tokens that begin with what remains, (0, V) where nothing remains; the rank
+                             of the longest token that is a proper prefix of it, -1 for none (draw.in_ranges)
+    barred  int32 [B, K, D]  ids that are a proper prefix of it after which no tokens spell the rest, filled up with -1
+    left    int32 [B, K]     bytes that remain
     """
 
     ranges: np.ndarray
-    prefixes: np.ndarray
+    barred: np.ndarray
     left: np.ndarray
 
 
-def heal_tables(vocabulary: Vocabulary, rests: Sequence[bytes], fill: int) -> HealTables:
+def heal_tables(vocabulary: Vocabulary, rests: Sequence[bytes]) -> HealTables:
     """Tables of a batch; sizes are powers of two, so that prompts of one bucket share an executable.
 
     Raises InputError where a rest cannot be spelled by any tokens.
     """
     offsets = bucket(max(map(len, rests)) + 1)
-    found = [[vocabulary.prefixes(rest[offset:]) for offset in range(len(rest))] for rest in rests]
-    width = bucket(max((len(ids) for row in found for ids in row), default=1))
-    ranges = np.tile(np.array([0, len(vocabulary.order)], np.int32), (len(rests), offsets, 1))
-    prefixes = np.full((len(rests), offsets, width), fill, np.int32)
+    ranges = np.tile(np.array([0, len(vocabulary.order), -1], np.int32), (len(rests), offsets, 1))
     left = np.zeros((len(rests), offsets), np.int32)
+    barred: dict[tuple[int, int], list[int]] = {}
     for row, rest in enumerate(rests):
         reach = [True] * (len(rest) + 1)  # whether the rest from here on can be spelled to its end
         for offset in range(len(rest) - 1, -1, -1):
             lo, hi = vocabulary.range(rest[offset:])
-            useful = [id for id in found[row][offset] if reach[offset + len(vocabulary.strings[id])]]
-            ranges[row, offset] = lo, hi
-            prefixes[row, offset, : len(useful)] = useful
+            found = vocabulary.prefixes(rest[offset:])
+            dead = [id for id in found if not reach[offset + len(vocabulary.strings[id])]]
+            ranges[row, offset] = lo, hi, vocabulary.ranks[found[-1]] if found else -1
             left[row, offset] = len(rest) - offset
-            reach[offset] = hi > lo or bool(useful)
+            reach[offset] = hi > lo or len(dead) < len(found)
+            if dead:
+                barred[row, offset] = dead
         if not reach[0]:
             vocabulary.check_spelled(rest, "the end of the prompt")
             raise InputError(f"no tokens spell {rest!r}, the end of the prompt")
-    return HealTables(ranges, prefixes, left)
+    width = bucket(max(map(len, barred.values())), 1) if barred else 0
+    dead_ids = np.full((len(rests), offsets, width), -1, np.int32)
+    for (row, offset), ids in barred.items():
+        dead_ids[row, offset, : len(ids)] = ids
+    return HealTables(ranges, dead_ids, left)

@@ -46,7 +46,8 @@ class Settings(NamedTuple):
     known: Any  # bool [V]: logit columns with a token
     ranks: Any  # int32 [V]
     lengths: Any  # int32 [V]: bytes of each token
-    heal: Any  # None, or (ranges [B, K, 2], prefixes [B, K, P], left [B, K])
+    spans: Any  # int32 [V]: tokens that begin with each token's bytes, from its rank on
+    heal: Any  # None, or (ranges [B, K, 3], barred [B, K, D], left [B, K]): HealTables
     automaton: Any  # None or int32 [A, 257]
     token_bytes: Any  # None or uint8 [V, longest]
 
@@ -81,9 +82,10 @@ def sample(
     allowed = jnp.broadcast_to(settings.known[None, :], logits.shape)
     left = jnp.zeros((batch,), jnp.int32)
     if static.heals:
-        ranges, prefixes, remaining = settings.heal
-        left = remaining[rows, state.offset]
-        healing = in_ranges(settings.ranks, ranges[rows, state.offset], prefixes[rows, state.offset])
+        ranges, barred, remaining = settings.heal
+        here = rows, state.offset
+        left = remaining[here]
+        healing = in_ranges(settings.ranks, settings.spans, ranges[here], barred[here])
         allowed &= healing | (left == 0)[:, None]
     if host_mask is not None:
         allowed &= host_mask

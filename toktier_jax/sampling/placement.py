@@ -14,12 +14,13 @@ from toktier_jax.sampling.vocabulary import Vocabulary, padded
 
 
 @functools.lru_cache(maxsize=16)
-def device_tables(vocabulary: Vocabulary, size: int) -> tuple[Any, Any, Any]:
-    """known bool [V], ranks int32 [V], lengths int32 [V] for a model of `size` logits."""
+def device_tables(vocabulary: Vocabulary, size: int) -> tuple[Any, Any, Any, Any]:
+    """known bool [V], and int32 [V] ranks, lengths and spans, for a model of `size` logits."""
     return (
         jnp.asarray(padded(vocabulary.known, size, False)),
         jnp.asarray(padded(vocabulary.ranks, size, -1)),
         jnp.asarray(padded(vocabulary.lengths, size, 0)),
+        jnp.asarray(padded(vocabulary.spans, size, 0)),
     )
 
 

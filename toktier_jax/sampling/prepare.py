@@ -67,10 +67,10 @@ def prepare(request: Request) -> Prepared:
 
 def _settings(request: Request, strings: stops.Stops, rows: Sequence[Boundary], limit: int) -> loop.Settings:
     vocabulary, size = vocabulary_of(request.tok), request.lm.vocab_size
-    known, ranks, lengths = device_tables(vocabulary, size)
+    known, ranks, lengths, spans = device_tables(vocabulary, size)
     ends = vocabulary.end_ids if request.stop_ids is None else tuple(request.stop_ids)
     rests = [row.rest for row in rows]
-    tables: Any = heal_tables(vocabulary, rests, size) if any(rests) else None
+    tables: Any = heal_tables(vocabulary, rests) if any(rests) else None
     return loop.Settings(
         temperature=np.float32(divisor(request.temperature)),
         truncation=(np.int32(request.top_k), np.float32(request.top_p), np.float32(request.min_p)),
@@ -81,7 +81,8 @@ def _settings(request: Request, strings: stops.Stops, rows: Sequence[Boundary], 
         known=known,
         ranks=ranks,
         lengths=lengths,
-        heal=None if tables is None else (tables.ranges, tables.prefixes, tables.left),
+        spans=spans,
+        heal=None if tables is None else (tables.ranges, tables.barred, tables.left),
         automaton=strings.automaton.table if strings.strings else None,
         token_bytes=token_bytes(vocabulary, size) if strings.strings else None,
     )

@@ -118,6 +118,19 @@ class Vocabulary:
         return np.array([len(string) for string in self.strings], np.int32)
 
     @cached_property
+    def spans(self) -> np.ndarray:
+        """int32 [V]: how many places of `order`, from each token's own on, hold tokens that begin with its bytes; 0 for
+        those without bytes."""
+        found, open_places = np.zeros(len(self.strings), np.int32), []
+        strings = self.sorted_strings
+        for place, string in enumerate([*strings, None]):
+            while open_places and (string is None or not string.startswith(strings[open_places[-1]])):
+                begin = open_places.pop()
+                found[self.order[begin]] = place - begin
+            open_places.append(place)
+        return found
+
+    @cached_property
     def spelled(self) -> frozenset[int]:
         """The byte values that some token of one byte spells."""
         return frozenset(string[0] for string in self.by_bytes if len(string) == 1)
