@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import itertools
 import random
 import time
 import weakref
@@ -18,7 +19,9 @@ from toktier_jax import models, sampling
 from toktier_jax.errors import CapacityError, InputError
 from toktier_jax.sampling import loop as loops
 from toktier_jax.sampling import stops
+from toktier_jax.sampling.covers import CoverRules, cover_rules
 from toktier_jax.sampling.healing import Healed, heal
+from toktier_jax.sampling.splits import Open
 from toktier_jax.sampling.vocabulary import vocabulary_of
 
 from . import brute, small
@@ -68,12 +71,34 @@ def random_prompt(rng: random.Random) -> bytes:
     return prompt
 
 
+def is_canonical(rules: CoverRules, ids: list[int]) -> bool:
+    """Whether a text's pieces and merges give just these ids: told border by border and pair by pair, by no encode."""
+    vocabulary, merges, splitter = rules.vocabulary, rules.canonical.merges, rules.canonical.splitter
+    for added, run in itertools.groupby(ids, (vocabulary.special | vocabulary.added).__contains__):
+        if added:
+            continue
+        tokens = list(run)
+        data = b"".join(vocabulary.strings[id] for id in tokens)
+        ends = list(itertools.accumulate(len(vocabulary.strings[id]) for id in tokens))
+        starts = splitter.final(Open(0, data, splitter.begin))
+        whole = set(np.flatnonzero(starts[: len(data)]).tolist()) <= {0, *ends}
+        pairs = zip(itertools.pairwise(tokens), ends, strict=False)
+        if not (
+            whole
+            and all(map(merges.reachable, tokens))
+            and all(starts[end] or merges.pair(*pair) for pair, end in pairs)
+            and not any(literal in data for literal in vocabulary.literals)
+        ):
+            return False
+    return True
+
+
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_random_prompt_ends(boundary: str, scale: float) -> None:
     rng = random.Random(boundary)
     for bos in (True, False):
         tok = small.tokenizer(added=True, bos=bos)
-        vocabulary = vocabulary_of(tok)
+        rules = cover_rules(tok)
         lm = small.model(tok.vocab_size, context=64)
         canonical = 0
         for _ in range(max(1, int(2 * scale))):
@@ -94,8 +119,9 @@ def test_random_prompt_ends(boundary: str, scale: float) -> None:
                 except UnicodeDecodeError:
                     continue
                 again = tok.reference.encode(text, add_special_tokens=False).ids
-                skip = len(ids) - len(again)
-                canonical += ids[skip:] == again and not set(out.ids) & vocabulary.special
+                same = is_canonical(rules, ids[1:])  # without BOS or `context_start`
+                assert (ids[1:] == again) == same
+                canonical += same and bool(out.ids)
             for over in set(prompts) - set(fitting):
                 with pytest.raises(InputError, match="context"):
                     sampling.generate(lm, tok, over, boundary=boundary, context_start=start)
