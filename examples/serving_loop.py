@@ -46,12 +46,12 @@ def converse(lm: Any, tok: Any, turns: int, start: int) -> list[dict[str, float]
     for turn in range(turns):
         transcript += TOOL.format(n=turn)
         begin = time.perf_counter()
-        ids = tok.encode(transcript, False).ids.tolist()
+        ids = tok.encode(transcript, False).ids
         anew = sampling.generate(lm, tok, ids, **options)
         fresh = time.perf_counter() - begin
         begin = time.perf_counter()
         session.update(transcript)
-        ids = session.ids.tolist()
+        ids = session.ids
         again = sampling.generate(lm, tok, ids, reuse=cache, **options)
         reused = time.perf_counter() - begin
         assert anew.ids == again.ids

@@ -37,7 +37,7 @@ class PrefixCache:
         if isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 1:
             raise InputError(f"length={length!r}: expected a whole number of slots, 1 or more")
         self.lm, self.capacity = lm, bucket(int(length))
-        self.ids: tuple[int, ...] = ()
+        self.ids = np.zeros(0, np.int32)
         self._cache: Any = None
 
     def take(self, trunk: Sequence[int]) -> tuple[Any, int]:
@@ -45,9 +45,8 @@ class PrefixCache:
         cache, self._cache = self._cache, None
         if cache is None:
             return self.lm.init_cache(1, self.capacity), 0
-        ids = np.asarray(self.ids, np.int64)
-        new = np.asarray(trunk[: len(ids)], np.int64)
-        differ = np.flatnonzero(ids[: len(new)] != new)
+        new = np.asarray(trunk[: len(self.ids)], np.int32)
+        differ = np.flatnonzero(self.ids[: len(new)] != new)
         shared = min(int(differ[0]) if len(differ) else len(new), len(trunk) - 1)
         return self._rolled_back(cache, shared), shared
 
@@ -57,9 +56,9 @@ class PrefixCache:
         slots = np.arange(self.capacity, dtype=np.int32)
         return gatherer(self.lm)(cache, np.where(slots < shared, slots, -1)[None])
 
-    def put(self, cache: Any, ids: Sequence[int]) -> None:
+    def put(self, cache: Any, ids: Sequence[int] | np.ndarray) -> None:
         """What the cache holds after a call."""
-        self._cache, self.ids = cache, tuple(ids)
+        self._cache, self.ids = cache, np.asarray(ids, np.int32)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -135,6 +135,12 @@ def utf8(text: str | bytes | bytearray | memoryview, what: str) -> bytes:
 
 
 def _checked_ids(prompt: Any, vocabulary: Vocabulary) -> tuple[int, ...]:
+    limit = len(vocabulary.strings)
+    if isinstance(prompt, np.ndarray) and prompt.dtype.kind in "iu":
+        wrong = np.flatnonzero((prompt < 0) | (prompt >= limit))
+        if len(wrong):
+            raise _no_id(int(prompt[wrong[0]]), int(wrong[0]), limit)
+        return tuple(prompt.tolist())
     try:
         ids = tuple(map(operator.index, prompt))
     except TypeError as error:
@@ -143,9 +149,13 @@ def _checked_ids(prompt: Any, vocabulary: Vocabulary) -> tuple[int, ...]:
     if any(isinstance(id, bool) for id in prompt):
         raise InputError("prompt: True and False are no ids")
     for at, id in enumerate(ids):
-        if not 0 <= id < len(vocabulary.strings):
-            raise InputError(f"prompt: id {id} at index {at}; the tokenizer has 0 to {len(vocabulary.strings) - 1}")
+        if not 0 <= id < limit:
+            raise _no_id(id, at, limit)
     return ids
+
+
+def _no_id(id: int, at: int, limit: int) -> InputError:
+    return InputError(f"prompt: id {id} at index {at}; the tokenizer has 0 to {limit - 1}")
 
 
 def _open_text(vocabulary: Vocabulary, ids: Sequence[int]) -> bytes:

@@ -206,8 +206,9 @@ class Run:
     def _keep(self, host: loop.State) -> None:
         """Leaves the cache to the PrefixCache."""
         if self.request.reuse is not None:
-            written = host.ids[0, : max(0, int(host.written[0]) - 1)].tolist()
-            self.request.reuse.put(self.state.cache, (*self.rows[0].kept, *written))
+            written = host.ids[0, : max(0, int(host.written[0]) - 1)]
+            kept = np.array(self.rows[0].kept, np.int32)
+            self.request.reuse.put(self.state.cache, np.concatenate([kept, written]))
 
     def events(self) -> Iterator[Event]:
         """An event a step and row that runs; the last one of a row has its completion."""
