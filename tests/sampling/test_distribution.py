@@ -94,7 +94,7 @@ def test_gate_b_with_invalid_tokens_masked_before_each_softmax() -> None:
         prompt, byte = text[:end], text[end]
         walk = ByteWalk(lm, tok, prompt)
         covers = walk.rules.covers(walk.ids, walk.text, strict=True)
-        rows, ways = walk._nodes(covers)
+        rows, ways = walk.nodes(covers)
         mass = np.exp(ways[covers.strict[0]] + np.stack(rows)[covers.strict[:2]]).sum()
         at = covers.nodes.index(covers.end)
         mass += np.exp(ways[at] + rows[at][sorted(vocabulary_of(tok).special)]).sum()

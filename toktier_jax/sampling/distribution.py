@@ -145,7 +145,7 @@ class ByteWalk:
     def next(self) -> np.ndarray:
         """log of the next-byte distribution, float64 [257]."""
         covers = self.rules.covers(self.ids, self.text, strict=True)
-        logprobs, ways = self._nodes(covers)
+        logprobs, ways = self.nodes(covers)
         nodes, tokens, firsts = covers.strict
         scores = ways[nodes] + _picked(logprobs, nodes, tokens)
         ends = np.zeros(0)
@@ -178,11 +178,11 @@ class ByteWalk:
         total = self.tree.chain(plant(covers.trunk, covers.nodes).trunk)
         if not len(covers.leaves[0]):
             return total
-        logprobs, ways = self._nodes(covers)
+        logprobs, ways = self.nodes(covers)
         nodes, tokens = covers.leaves
         return total + float(_logsumexp(ways[nodes] + _picked(logprobs, nodes, tokens)))
 
-    def _nodes(self, covers: Covers) -> tuple[list[np.ndarray], np.ndarray]:
+    def nodes(self, covers: Covers) -> tuple[list[np.ndarray], np.ndarray]:
         """Log-probs after each node of the covers, and float64 of the way to it from what all nodes share."""
         tree = plant(covers.trunk, covers.nodes)
         if not tree.trunk:

@@ -54,7 +54,7 @@ def explain_boundary(
 
 
 def _shares(walk: ByteWalk, covers: Covers) -> tuple[np.ndarray, float]:
-    rows, ways = walk._nodes(covers)
+    rows, ways = walk.nodes(covers)
     nodes, tokens = covers.leaves
     scores = ways[nodes] + np.stack(rows)[nodes, tokens]
     total = float(np.logaddexp.reduce(scores))
