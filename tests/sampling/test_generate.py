@@ -319,6 +319,21 @@ def test_extra_tokens_and_calls_are_few(tok: Any, lm: Any) -> None:
     assert all(out.boundary.extra_calls == 0 for out in outs)
 
 
+def test_extra_calls_are_each_row_s_own_beyond_those_of_its_prompt(
+    tok: Any, lm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls of 8 tokens: a long row's calls are not the short one's, and only a tree that crosses a chunk adds one."""
+    from toktier_jax.sampling import prefill
+
+    monkeypatch.setattr(prefill, "CHUNK", 8)
+    outs = sampling.generate(lm, tok, ["a", *(count * "." + "thi" for count in range(9))], max_tokens=1)
+    assert outs[0].usage.prompt_tokens < 8 < outs[-1].usage.prompt_tokens
+    assert outs[0].boundary.extra_calls == 0
+    for out in outs:
+        own = out.usage.prompt_tokens
+        assert out.boundary.extra_calls == -(-(own + out.boundary.extra_tokens) // 8) - -(-own // 8)
+
+
 def test_a_prompt_in_several_chunks_gives_the_same(tok: Any, lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from toktier_jax.sampling import prefill
 
@@ -522,7 +537,7 @@ def _executables() -> list[Any]:
 
 
 def test_the_jitted_loop_is_not_slower_than_jitted_steps(tok: Any) -> None:
-    """And both are far from a loop that is not jitted: see benchmarks/mask.py for the figures on a real model."""
+    """And both are far from a loop that is not jitted: see benchmarks/loop.py for the figures on a real model."""
     lm = small.model(tok.vocab_size, scale=1.0)
     run = lambda: sampling.generate(lm, tok, "it's", boundary="none", max_tokens=64, stop_ids=())  # noqa: E731  # used once
     events = lambda: list(sampling.stream(lm, tok, "it's", boundary="none", max_tokens=64, stop_ids=()))  # noqa: E731  # used once

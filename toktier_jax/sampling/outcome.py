@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toktier_jax.sampling import loop
-from toktier_jax.sampling.prefill import CHUNK, Prefilled
+from toktier_jax.sampling.prefill import Prefilled, calls
 from toktier_jax.sampling.repair import Boundary
 from toktier_jax.sampling.results import BoundaryReport, Completion, Event, TextStream, TokenLogprob, Usage
 from toktier_jax.sampling.stops import Stops
@@ -121,7 +121,7 @@ class Events:
 
 
 def _report(row: Boundary, filled: Prefilled, b: int) -> BoundaryReport:
-    covers, own = row.covers, len(row.context.ids)
+    covers, own = row.covers, len(row.context.ids) - filled.reused[b]
     return BoundaryReport(
         mode="exact" if covers is not None else "heal" if row.rest else "none",
         kept=row.kept,
@@ -130,8 +130,8 @@ def _report(row: Boundary, filled: Prefilled, b: int) -> BoundaryReport:
         leaves=len(covers.leaves[0]) if covers else 0,
         dropped=row.dropped,
         logprob=row.logprob,
-        extra_tokens=filled.forwarded[b] + filled.reused[b] - own,
-        extra_calls=filled.calls - 1 - (max(0, own - filled.reused[b] - 1) // CHUNK),
+        extra_tokens=filled.forwarded[b] - own,
+        extra_calls=calls(filled.forwarded[b]) - calls(own),
         padded=filled.padded,
         reused=filled.reused[b],
     )

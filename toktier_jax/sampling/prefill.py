@@ -25,6 +25,11 @@ def bucket(size: int, least: int = 8) -> int:
     return max(least, 1 << (max(size, 1) - 1).bit_length())
 
 
+def calls(tokens: int) -> int:
+    """Model calls in which a prefill forwards so many tokens of a row; at least one."""
+    return max(1, -(-tokens // CHUNK))
+
+
 class PrefixCache:
     """A key/value cache that outlives a call, so that a prompt that extends an earlier one prefills only what is new.
 
@@ -63,8 +68,8 @@ class PrefixCache:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Prefilled:
-    """logits float32 [B, K, V] of the flat nodes of each row; the cache, trees included, and its slots a row; ids
-    reused, calls made."""
+    """logits float32 [B, K, V] of the flat nodes of each row; the cache, trees included, and its slots a row; of each
+    row the ids reused and the positions forwarded; positions a row with padding."""
 
     logits: Array
     cache: Any
@@ -72,7 +77,6 @@ class Prefilled:
     reused: tuple[int, ...]
     forwarded: tuple[int, ...]
     padded: int
-    calls: int
 
 
 def slots_needed(trees: Sequence[Tree], room: int, reuse: PrefixCache | None) -> int:
@@ -103,7 +107,7 @@ def prefill(lm: Any, trees: Sequence[Tree], room: int, reuse: PrefixCache | None
         seen[row, : tree.branches, : tree.branches] = tree.ancestors()
         wanted[row] = trunks[row] - 1
         wanted[row, 1 : len(tree.tokens)] = trunks[row] + np.arange(tree.branches)
-    longest, calls, logits = max(map(len, rows)), 0, None
+    longest, logits = max(map(len, rows)), None
     for begin in range(0, longest, CHUNK):
         size = bucket(min(longest - begin, CHUNK))
         tokens = np.zeros((len(trees), size), np.int32)
@@ -126,10 +130,9 @@ def prefill(lm: Any, trees: Sequence[Tree], room: int, reuse: PrefixCache | None
             logits = found if logits is None else _merged(logits, found, inside)
         else:
             cache = _fill(lm, capacity)(params, cache, tokens, positions, branch, seen, lengths)
-        calls += 1
     assert logits is not None
     padded = sum(bucket(min(longest - begin, CHUNK)) for begin in range(0, longest, CHUNK))
-    return Prefilled(logits, cache, capacity, tuple(start), tuple(map(len, rows)), padded, calls)
+    return Prefilled(logits, cache, capacity, tuple(start), tuple(map(len, rows)), padded)
 
 
 def visible(

@@ -41,11 +41,13 @@ class BoundaryReport:
     kept              ids that stayed as context: `decode_bytes(kept + out.ids)` is the prompt and `out.data`
     cut               the prompt's last bytes, which the sampled tokens spell again
     nodes, leaves     of the covers
-    dropped           share of the probability that went to paths no text encodes to, which are left out
+    dropped           of the probability of all tokens that reach the prompt's end from a node, the share of those with
+                      which the path is one no text encodes to: they are left out. Paths that are such before their last
+                      token have no node, and are not counted
     logprob           log of the covers' share of all texts: log p(the prompt's end | the trunk); as `dropped` at
                       temperature 1, before penalty, truncation and constraint
     extra_tokens      real positions forwarded before the first sampled token, less those of the prompt's encoding
-    extra_calls       model calls before it, less one
+    extra_calls       model calls that these positions take, less those that the prompt's encoding takes: 512 a call
     padded            positions forwarded, padding included
     reused            ids that the prefix cache held
     """
