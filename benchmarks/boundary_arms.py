@@ -7,7 +7,6 @@ context need in one round goes through the model in one call.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,9 +20,10 @@ from toktier_jax.sampling.healing import Healed, heal
 from toktier_jax.sampling.tree import plant
 from toktier_jax.sampling.vocabulary import Vocabulary, padded, vocabulary_of
 
-from .boundary_cuts import Case
+from .boundary_cuts import WORD, Case
 
 ARMS = ("none", "back-off", "heal 1", "heal auto", "exact", "oracle")
+WITHOUT_COVERS = ARMS[:4]
 MOST_NODES = 96
 ENOUGH = 5e-4
 """The search ends where the unexplored mass is below this share of the found."""
@@ -48,7 +48,10 @@ class Score:
 
 @dataclass(frozen=True)
 class Scored:
-    """All arms on one case; `through` is log p(b | P), `costs` and `calls` what each arm forwards beyond "none"."""
+    """All arms on one case; `costs` and `calls` are what each arm forwards beyond "none".
+
+    through, dropped, nodes  log p(b | P), and what the covers are; of arms without covers NaN and 0
+    """
 
     scores: dict[str, Score]
     through: float
@@ -146,7 +149,7 @@ def _healed_mass(row: np.ndarray, vocabulary: Vocabulary, rest: bytes) -> float:
 
 def greedy_word(vocabulary: Vocabulary, path: Path, rest: bytes, case: Case, text: bytes = b"") -> Asking[bool]:
     """Whether greedy decoding from `path` goes on with the first word that really follows, `text` emitted already."""
-    match = re.match(r"\s*(\w+|[^\w\s]+)", case.after)
+    match = WORD.match(case.after)
     assert match is not None
     word, left = match[0].encode(), rest
     for _ in range(12):
@@ -178,10 +181,6 @@ class _Prompt:
     tok: Any
     vocabulary: Vocabulary
     ids: Path
-    covers: Covers
-    paths: list[Path]  # of the covers' nodes
-    extra: int
-    border: Path  # the full text's ids up to its last border at or before the prompt's end
 
     @property
     def target(self) -> bytes:
@@ -189,7 +188,7 @@ class _Prompt:
 
     def spelled(self, context: Path, text: bytes) -> list[Path]:
         """The paths of a text's own encoding after `context`, without its last token."""
-        ids = self.tok.encode(text.decode(), False, route="reference").ids.tolist()
+        ids = self.tok.encode(text.decode("utf-8", "ignore"), False, route="reference").ids.tolist()
         return [(*context, *ids[:end]) for end in range(len(ids))]
 
     def after(self, healed: Healed) -> Asking[Score]:
@@ -199,21 +198,33 @@ class _Prompt:
         return emit(self.vocabulary, seeds, whole, healed=len(healed.rest), guess=guess)
 
 
-def _read(tok: Any, rules: CoverRules, case: Case, start: int) -> _Prompt:
+@dataclass(frozen=True, eq=False)
+class _Covered(_Prompt):
+    """With what "exact" and "oracle" need, too."""
+
+    covers: Covers
+    paths: list[Path]  # of the covers' nodes
+    extra: int
+    border: Path  # the full text's ids up to its last border at or before the prompt's end
+
+
+def _read(tok: Any, rules: CoverRules | None, case: Case, start: int) -> _Prompt:
     text = case.prompt.encode()
     ids = (start, *tok.encode(case.prompt, False, route="reference").ids.tolist())
+    if rules is None:
+        return _Prompt(case, tok, vocabulary_of(tok), ids)
     covers = rules.covers(ids, text)
     planted = plant(covers.trunk, covers.nodes)
     paths = [(*planted.trunk, *planted.tokens[planted.path(n)].tolist()) for n in planted.places]
     encoded = tok.encode(case.prompt + case.after, False, route="reference")
     count = int((encoded.byte_spans[:, 1] <= len(text)).sum())
     extra = len(planted.trunk) + planted.branches - len(ids)
-    return _Prompt(case, tok, rules.vocabulary, ids, covers, paths, extra, (start, *encoded.ids[:count].tolist()))
+    return _Covered(case, tok, rules.vocabulary, ids, covers, paths, extra, (start, *encoded.ids[:count].tolist()))
 
 
 def score(lm: Any, tok: Any, cases: Sequence[Case], start: int, arms: Sequence[str] = ARMS) -> list[Scored]:
     """Scores the prompts of one context; one prefill is shared by all prompts and arms."""
-    vocabulary, rules = vocabulary_of(tok), cover_rules(tok)
+    vocabulary, rules = vocabulary_of(tok), cover_rules(tok) if "exact" in arms else None
     known = [bool(string) or id in vocabulary.special for id, string in enumerate(vocabulary.strings)]
     tree = PathTree(lm, padded(np.array(known), lm.vocab_size, False), SLOTS, chunk=CHUNK)
     prompts = [_read(tok, rules, case, start) for case in cases]
@@ -229,27 +240,26 @@ def score(lm: Any, tok: Any, cases: Sequence[Case], start: int, arms: Sequence[s
             rest = vocabulary.strings[prompt.ids[-1]] + prompt.target
             guess = prompt.spelled(prompt.ids[:-1], rest)
             searches[number, "back-off", "score"] = emit(vocabulary, [(0.0, prompt.ids[:-1], 0)], rest, guess=guess)
-        searches[number, "exact", "covers"] = _exact(prompt, "oracle" in arms)
-        found = {arm: len(kept[arm].kept) - len(prompt.ids) for arm in kept} | {"exact": prompt.extra}
+        found = {arm: len(kept[arm].kept) - len(prompt.ids) for arm in kept}
+        if isinstance(prompt, _Covered):
+            searches[number, "exact", "covers"] = _exact(prompt, "oracle" in arms)
+            found["exact"] = prompt.extra
         costs.append({arm: cost for arm, cost in (found | {"back-off": -1, "oracle": 0}).items() if arm in arms})
     results = dict(zip(searches, forwarded(tree, side_by_side(list(searches.values()))), strict=True))
     scored = []
     for number, prompt in enumerate(prompts):
-        exact = results[number, "exact", "covers"]
         scores = {arm: results[number, arm, "score"] for arm in arms if (number, arm, "score") in results}
         greedy = {arm: results[number, arm, "greedy"] for arm in arms if (number, arm, "greedy") in results}
-        scores |= {"exact": exact.scores[0]} | ({"oracle": exact.scores[1]} if "oracle" in arms else {})
-        greedy["exact"] = exact.greedy
-        nodes = len(prompt.covers.nodes)
         size, cost = len(prompt.ids), costs[number]
-        calls = {arm: _calls(size + tokens) - _calls(size) for arm, tokens in cost.items()}
-        scored.append(Scored(scores, exact.through, cost, calls, greedy, exact.dropped, nodes))
+        calls = {arm: prefill.calls(size + tokens) - prefill.calls(size) for arm, tokens in cost.items()}
+        through, dropped, nodes = float("nan"), 0.0, 0
+        if isinstance(prompt, _Covered):
+            exact = results[number, "exact", "covers"]
+            scores |= dict(zip(("exact", "oracle"), exact.scores, strict=False))
+            greedy["exact"] = exact.greedy
+            through, dropped, nodes = exact.through, exact.dropped, len(prompt.covers.nodes)
+        scored.append(Scored(scores, through, cost, calls, greedy, dropped, nodes))
     return scored
-
-
-def _calls(tokens: int) -> int:
-    """Model calls of a prefill, trunk and tree together (sampling/prefill.py)."""
-    return -(-tokens // prefill.CHUNK)
 
 
 @dataclass(frozen=True)
@@ -260,7 +270,7 @@ class _Exact:
     greedy: bool
 
 
-def _exact(prompt: _Prompt, oracle: bool) -> Asking[_Exact]:
+def _exact(prompt: _Covered, oracle: bool) -> Asking[_Exact]:
     """The covers' leaves, then searches from those that agree with the target: all, and those through the border."""
     vocabulary, covers, paths, target = prompt.vocabulary, prompt.covers, prompt.paths, prompt.target
     shared = min(map(len, paths))
@@ -298,7 +308,7 @@ def _exact(prompt: _Prompt, oracle: bool) -> Asking[_Exact]:
     return _Exact(found, through, dropped, greedy)
 
 
-def _after(prompt: _Prompt) -> bytes:
+def _after(prompt: _Covered) -> bytes:
     """The bytes from the border to the continuation's end."""
     spelled = sum(len(prompt.vocabulary.strings[id]) for id in prompt.border[1:])
     return prompt.case.prompt.encode()[spelled:] + prompt.target

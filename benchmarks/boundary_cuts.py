@@ -6,14 +6,13 @@ Prompts of one context begin at the same place, so that they share a prefill; wh
 from __future__ import annotations
 
 import io
+import itertools
 import random
 import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-
-from . import texts
 
 CONTEXT = (96, 128)
 """Tokens of a prompt."""
@@ -26,16 +25,22 @@ WINDOW = 1100
 AFTER = 128
 """Characters that are kept after a prompt."""
 CUT, ALIGNED, WORD_END = "cut", "aligned", "aligned, word end"
-ENDS = {"code": (CUT, ALIGNED), "english": (CUT, ALIGNED, WORD_END)}
+ENDS = {"code": (CUT, ALIGNED), "english": (CUT, ALIGNED, WORD_END), "german": (CUT,), "chinese": (CUT,)}
 """Where prompts end: inside a token of the real text; the same cuts where they fall on a border of its tokens; on a
 border that is a word's end, too, as most prompts that people write."""
 KINDS = {
     "code": ("lexer",),
+    "german": ("long word",),
+    "chinese": ("han",),
     CUT: ("space", "word", "space", "word", "https"),
     ALIGNED: ("space", "word"),
     WORD_END: ("word end",),
 }
-"""Kinds of cuts in code and, by where they end, in English; as often as they are named, by contexts."""
+"""Kinds of cuts by corpus and, by where they end, in English; as often as they are named, by contexts."""
+INSIDE = {"word": r"\w{3,}", "long word": r"[^\W\d_]{10,}", "han": r"[\u4e00-\u9fff]{2,}"}
+"""Words that a prompt of a kind ends inside of: German ones so long that most are compounds."""
+WORD = re.compile(r"\s*([\u4e00-\u9fff]{1,2}|\w+|[^\w\s]+)")
+"""The first word that follows a prompt: most Chinese ones have two characters at most."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +53,20 @@ class Case:
     after: str
 
 
-def contexts(corpus: str, tok: Any, ends: str = CUT, seed: int = 0) -> Iterator[list[Case]]:
-    """The prompts of one context after another without end, the same for a seed."""
-    source = texts.code() if corpus == "code" else texts.english()
+def contexts(corpus: str, source: str, tok: Any, ends: str = CUT, seed: int = 0) -> Iterator[list[Case]]:
+    """The prompts of one context of the text `source` after another without end, the same for a seed."""
     rng = random.Random(f"{corpus} {ends} {seed}")
-    kinds = KINDS["code"] if corpus == "code" else KINDS[ends]
+    kinds = KINDS[ends] if corpus == "english" else KINDS[corpus]
     while True:
         kind = rng.choice(kinds)
         begin = _begin(kind, source, rng)
         window = source[begin : begin + WINDOW]
-        if not window.isascii() or len(window) < WINDOW:
+        if len(window) < WINDOW or (corpus in ("code", "english") and not window.isascii()):
             continue
-        borders = tok.encode(window, False, route="reference").byte_spans[:, 1]
+        borders = _borders(tok, window)
         if len(borders) <= CONTEXT[1]:
             continue
-        low, high = int(borders[CONTEXT[0]]), min(int(borders[CONTEXT[1] - 1]), WINDOW - AFTER)
+        low, high = max(borders[: CONTEXT[0] + 1]), min(max(borders[: CONTEXT[1]]), WINDOW - AFTER)
         places = [place for place in _places(kind, window) if low < place <= high]
         rng.shuffle(places)
         found = [case for place in places[: 4 * PROMPTS] if (case := _case(kind, window, place, tok, ends != CUT))]
@@ -82,8 +86,9 @@ def _places(kind: str, window: str) -> list[int]:
     """Where a prompt of this kind can end in the window."""
     if kind == "lexer":
         return _lexer_ends(window)
-    if kind == "word":
-        return [place for word in re.finditer(r"\w{3,}", window) for place in range(word.start() + 1, word.end())]
+    if kind in INSIDE:
+        words = re.finditer(INSIDE[kind], window)
+        return [place for word in words for place in range(word.start() + 1, word.end())]
     pattern = {"space": r"\w (?=\w)", "https": r"https?:(?=//)", "word end": r"[a-z](?=[ ,.])"}[kind]
     return [match.end() for match in re.finditer(pattern, window)]
 
@@ -103,11 +108,19 @@ def _lexer_ends(text: str) -> list[int]:
     return ends
 
 
+def _borders(tok: Any, text: str) -> list[int]:
+    """Characters before the end of each token of a text; -1 for one that ends inside a character."""
+    sizes = itertools.accumulate((len(character.encode()) for character in text), initial=0)
+    places = {size: place for place, size in enumerate(sizes)}
+    return [places.get(end, -1) for end in tok.encode(text, False, route="reference").byte_spans[:, 1].tolist()]
+
+
 def _case(kind: str, window: str, place: int, tok: Any, aligned: bool) -> Case | None:
     prompt, after = window[:place], window[place : place + AFTER]
-    if re.match(r"\s*(\w+|[^\w\s]+)", after) is None:
+    if WORD.match(after) is None:
         return None
     if not CONTEXT[0] <= len(tok.encode(prompt, False, route="reference").ids) <= CONTEXT[1]:
         return None
-    on_border = place in tok.encode(prompt + after, False, route="reference").byte_spans[:, 1]
-    return Case(kind, prompt, after[:CONTINUATION], after) if on_border == aligned else None
+    size = next(size for size in range(len(after) + 1) if len(after[:size].encode()) >= CONTINUATION)
+    on_border = place in _borders(tok, prompt + after)
+    return Case(kind, prompt, after[:size], after) if on_border == aligned else None

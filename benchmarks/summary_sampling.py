@@ -16,6 +16,8 @@ def boundary(folder: Path) -> list[str]:
         return []
     parts = []
     for corpus, row in found["corpora"].items():
+        if "exact" not in row["arms"]:
+            continue
         exact, none = row["arms"]["exact"], row["arms"]["none"]
         low, high = exact["interval"]
         parts.append(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from benchmarks import boundary, boundary_arms, boundary_cuts, loop, mask
 from tests.sampling import brute, small
 from toktier_jax import Tokenizer
 from toktier_jax.sampling.vocabulary import vocabulary_of
+from toktier_jax.spec.gguf import gguf_to_tokenizer_json
 
 
 def row(gain: float, ends: str = boundary_cuts.CUT, context: int = 0) -> dict:
@@ -34,6 +37,25 @@ def test_the_summary_says_what_is_met_and_what_is_missed() -> None:
     missed = [name for name, check in bad["corpora"]["code"]["checks"].items() if not check["ok"]]
     assert len(missed) == 2
     assert "MISSED aligned: mean of exact - none" in boundary.render(bad)
+
+
+def test_german_and_chinese_without_their_model_are_a_visible_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boundary, "SOURCES", [dataclasses.replace(boundary.SOURCES[1], package="not_installed")])
+    rows, skipped = boundary.collect(Path(), 2, 1, 1.0)
+    assert rows == []
+    assert [line.split(":")[0] for line in skipped] == ["german", "chinese"]
+    assert all("Gemma-3-270m" in line and "not_installed" in line for line in skipped)
+
+
+def test_arms_without_covers_are_summed_up_alone() -> None:
+    rows = [row(1.0) | {"corpus": "german"}, row(3.0, context=1) | {"corpus": "german"}]
+    for one in rows:
+        for arm in ("exact", "oracle"):
+            del one["logprob"][arm]
+    found = boundary.summary(rows)
+    assert tuple(found["corpora"]["german"]["arms"]) == boundary_arms.WITHOUT_COVERS
+    assert found["corpora"]["german"]["checks"] == {}
+    assert "german: Gemma-3-270m, 2 cut prompts" in boundary.render(found)
 
 
 def test_scored_prompts_are_kept_by_commit(tmp_path: Path) -> None:
@@ -67,17 +89,41 @@ def test_the_interval_holds_the_mean_and_is_wider_where_prompts_share_a_context(
 
 
 @pytest.mark.parametrize(
-    ("corpus", "ends"), [(corpus, ends) for corpus in boundary.CORPORA for ends in boundary_cuts.ENDS[corpus]]
+    ("corpus", "ends"),
+    [(corpus, ends) for corpus in boundary.CORPORA if corpus != "german" for ends in boundary_cuts.ENDS[corpus]],
 )
 def test_cuts_fall_inside_a_token_or_on_a_border(corpus: str, ends: str) -> None:
     tok = Tokenizer.default()
-    for cases in itertools.islice(boundary_cuts.contexts(corpus, tok, ends), 3):
-        assert len({case.prompt[:200] for case in cases}) == 1
+    for cases in itertools.islice(boundary_cuts.contexts(corpus, boundary.corpus_text(corpus), tok, ends), 3):
+        assert len({case.prompt[:30] for case in cases}) == 1
         for case in cases:
             spans = tok.encode(case.prompt + case.after, False, route="reference").byte_spans
-            assert (len(case.prompt) in spans[:, 1]) == (ends != boundary_cuts.CUT)
+            assert (len(case.prompt.encode()) in spans[:, 1]) == (ends != boundary_cuts.CUT)
             assert len(case.continuation.encode()) >= 16
             assert 96 <= len(tok.encode(case.prompt, False, route="reference").ids) <= 128
+
+
+def total(tok: Any, lm: Any, path: tuple[int, ...], rest: bytes, healed: int) -> float:
+    """log p that text beginning with `rest` follows, its first `healed` bytes forced."""
+    vocabulary = vocabulary_of(tok)
+    row = brute.masked(tok, lm, brute.logprobs(lm, [path]))[path]
+    agree = [i for i, s in enumerate(vocabulary.strings) if s and (s.startswith(rest) or rest.startswith(s))]
+    forced = rest[:healed]
+    if healed:
+        allowed = [
+            i for i, s in enumerate(vocabulary.strings) if s and (s.startswith(forced) or forced.startswith(s))
+        ]
+        row = row - np.logaddexp.reduce(row[allowed])
+    parts = [
+        row[i]
+        + (
+            0.0
+            if len(s := vocabulary.strings[i]) >= len(rest)
+            else total(tok, lm, (*path, i), rest[len(s) :], max(0, healed - len(s)))
+        )
+        for i in agree
+    ]
+    return float(np.logaddexp.reduce(parts))
 
 
 def test_the_arms_are_sums_over_all_tokenizations(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,33 +133,13 @@ def test_the_arms_are_sums_over_all_tokenizations(monkeypatch: pytest.MonkeyPatc
     cases = [boundary_cuts.Case("word", prompt, "ing", "ing that") for prompt in ("it's the th", "it's th")]
     start = tok.reference.token_to_id("<|start|>")
 
-    def total(path: tuple[int, ...], rest: bytes, healed: int) -> float:
-        """log p that text beginning with `rest` follows, its first `healed` bytes forced."""
-        row = brute.masked(tok, lm, brute.logprobs(lm, [path]))[path]
-        agree = [i for i, s in enumerate(vocabulary.strings) if s and (s.startswith(rest) or rest.startswith(s))]
-        forced = rest[:healed]
-        if healed:
-            allowed = [
-                i for i, s in enumerate(vocabulary.strings) if s and (s.startswith(forced) or forced.startswith(s))
-            ]
-            row = row - np.logaddexp.reduce(row[allowed])
-        parts = [
-            row[i]
-            + (
-                0.0
-                if len(s := vocabulary.strings[i]) >= len(rest)
-                else total((*path, i), rest[len(s) :], max(0, healed - len(s)))
-            )
-            for i in agree
-        ]
-        return float(np.logaddexp.reduce(parts))
-
     for case, found in zip(cases, boundary_arms.score(lm, tok, cases, start), strict=True):
         ids = (start, *tok.encode(case.prompt, False).ids.tolist())
         last = vocabulary.strings[ids[-1]]
-        assert found.scores["none"].logprob == pytest.approx(total(ids, b"ing", 0), abs=1e-4)
-        assert found.scores["back-off"].logprob == pytest.approx(total(ids[:-1], last + b"ing", 0), abs=1e-4)
-        assert found.scores["heal 1"].logprob == pytest.approx(total(ids[:-1], last + b"ing", len(last)), abs=1e-4)
+        assert found.scores["none"].logprob == pytest.approx(total(tok, lm, ids, b"ing", 0), abs=1e-4)
+        assert found.scores["back-off"].logprob == pytest.approx(total(tok, lm, ids[:-1], last + b"ing", 0), abs=1e-4)
+        healed = total(tok, lm, ids[:-1], last + b"ing", len(last))
+        assert found.scores["heal 1"].logprob == pytest.approx(healed, abs=1e-4)
         weights = brute.weights(tok, lm, (start,), brute.covers(tok, case.prompt.encode(), strict=False))
         share = np.logaddexp.reduce(list(weights.values()))
         parts = []
@@ -121,8 +147,35 @@ def test_the_arms_are_sums_over_all_tokenizations(monkeypatch: pytest.MonkeyPatc
             past = b"".join(vocabulary.strings[i] for i in path)[len(case.prompt) :]
             if past.startswith(b"ing") or b"ing".startswith(past):
                 rest = b"ing"[len(past) :]
-                parts.append(weight - share + (total((start, *path), rest, 0) if rest else 0.0))
+                parts.append(weight - share + (total(tok, lm, (start, *path), rest, 0) if rest else 0.0))
         assert found.scores["exact"].logprob == pytest.approx(np.logaddexp.reduce(parts), abs=1e-4)
+
+
+def test_the_arms_without_covers_are_such_sums_for_merges_over_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SentencePiece vocabulary as Gemma's: spaces replaced, characters that are no token as bytes."""
+    monkeypatch.setattr(boundary_arms, "ENOUGH", 1e-6)
+    control, characters = ["<pad>", "<eos>", "<bos>", "<unk>"], list("\u2581abdefmpü中文")
+    tokens = [*control, *(f"<0x{byte:02X}>" for byte in range(256)), *characters, "am", "dam", "damp", "中文"]
+    tok = Tokenizer.from_bytes(
+        gguf_to_tokenizer_json(
+            {
+                "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens,
+                "tokenizer.ggml.token_type": [3, 3, 3, 2] + [6] * 256 + [1] * (len(tokens) - 260),
+                "tokenizer.ggml.scores": tuple(-float(place) for place in range(len(tokens))),
+                "tokenizer.ggml.add_space_prefix": False, "tokenizer.ggml.bos_token_id": 2,
+                "tokenizer.ggml.unknown_token_id": 3,
+            }
+        )
+    )  # fmt: skip
+    lm, vocabulary = small.model(tok.vocab_size), vocabulary_of(tok)
+    cases = [boundary_cuts.Case("long word", prompt, "pf", "pf ab") for prompt in ("ü dam", "国 中文da")]
+    for case, found in zip(cases, boundary_arms.score(lm, tok, cases, 2, boundary_arms.WITHOUT_COVERS), strict=True):
+        assert tuple(found.scores) == boundary_arms.WITHOUT_COVERS
+        ids = (2, *tok.encode(case.prompt, False, route="reference").ids.tolist())
+        last = vocabulary.strings[ids[-1]]
+        assert found.scores["none"].logprob == pytest.approx(total(tok, lm, ids, b"pf", 0), abs=1e-4)
+        healed = total(tok, lm, ids[:-1], last + b"pf", len(last))
+        assert found.scores["heal 1"].logprob == pytest.approx(healed, abs=1e-4)
 
 
 def test_the_mask_is_measured_in_small() -> None:
