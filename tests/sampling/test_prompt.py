@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 import toktier_jax as tt
 from toktier_jax import sampling
 from toktier_jax.errors import InputError
+from toktier_jax.sampling.prompt import read_prompts
 from toktier_jax.sampling.vocabulary import Vocabulary
 
 from . import small
@@ -63,3 +65,16 @@ def test_a_spelling_takes_the_longest_token_that_leaves_one() -> None:
         Vocabulary((b"ab", b"bc"), frozenset(), frozenset(), {}).spelling(b"abc")
     with pytest.raises(InputError, match="cannot spell byte 0x78 at offset 1"):
         vocabulary.spelling(b"ax")
+
+
+def test_an_array_of_ids_is_read_as_a_list_is() -> None:
+    tok = small.tokenizer()
+    ids = tok.encode("it's the thing", False).ids
+    for boundary in ("none", "exact"):
+        (one,), (other,) = (read_prompts(tok, prompt, boundary, 0)[0] for prompt in (ids, ids.tolist()))
+        assert (one.ids, one.text) == (other.ids, other.text)
+        assert all(type(id) is int for id in one.ids)
+    for wrong in (-1, 1 << 20):
+        for prompt in (np.array([1, wrong]), [1, wrong]):
+            with pytest.raises(InputError, match=f"id {wrong} at index 1"):
+                read_prompts(tok, prompt, "none", 0)
