@@ -109,8 +109,9 @@ def collect(
     for source in SOURCES:
         try:
             path = artifacts.data_file(source.package, source.file)
-        except artifacts.Missing as reason:
-            skipped += [f"{corpus}: needs {source.name}; {reason}" for corpus in source.corpora]
+        except artifacts.Missing:
+            package = source.package.replace("_", "-")
+            skipped += [f"{corpus}: needs {source.name}, the package {package}" for corpus in source.corpora]
             continue
         tok, lm = Tokenizer.from_file(path), models.load(path)
         for corpus in source.corpora:

@@ -44,7 +44,7 @@ def test_german_and_chinese_without_their_model_are_a_visible_skip(monkeypatch: 
     rows, skipped = boundary.collect(Path(), 2, 1, 1.0)
     assert rows == []
     assert [line.split(":")[0] for line in skipped] == ["german", "chinese"]
-    assert all("Gemma-3-270m" in line and "not_installed" in line for line in skipped)
+    assert all("Gemma-3-270m" in line and "not-installed" in line for line in skipped)
 
 
 def test_arms_without_covers_are_summed_up_alone() -> None:
