@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -144,6 +145,20 @@ def _tokenizer(name: str) -> Any:
         return artifacts.load(name).tokenizer
     except artifacts.Missing as missing:
         pytest.skip(str(missing))
+
+
+def test_a_long_piece_is_repaired() -> None:
+    """While it grows, where it is edited, and once it is complete."""
+    tokenizer = Tokenizer.default()
+    encode, draw = reference(tokenizer), random.Random(1)
+    session = SessionStore(tokenizer).open("a", "x " + "".join(draw.choices("aeo", k=40_000)))
+    assert session.explain()["opened"] == "by the host"
+    for start, stop, new in ((40_002, 40_002, "aeo" * 400), (20_000, 20_003, "ee"), (41_201, 41_201, " and words 12")):
+        session.replace(start, stop, new)
+        assert np.array_equal(session.ids, encode(session.text).ids)
+    session.append("more")
+    assert session.explain()["resume"] > 41_000
+    assert session.explain()["changes"].keys() == {"append", "edit", "widened"}
 
 
 def test_a_piece_that_is_long_to_merge_goes_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:

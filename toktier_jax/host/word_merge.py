@@ -15,6 +15,7 @@ import numpy as np
 
 from toktier_jax.errors import UnsupportedError
 from toktier_jax.host.heap_merge import LONG, NO_RULE, merge_long
+from toktier_jax.host.long_pieces import LongPieces, Tokens
 from toktier_jax.host.refusals import beyond_program
 from toktier_jax.plan import BPEPlan
 from toktier_jax.types import CASCADES, FIRST_CODE, SELF, BPETables, Lexicon
@@ -25,8 +26,8 @@ KEPT = 1 << 17
 HOT = 1 << 15
 """Entries of the dictionaries that are asked first."""
 
-Tokens = tuple[tuple[int, ...], tuple[int, ...]]
-"""Ids of a string, and the byte after each within it."""
+LONG_PIECE = 1 << 11
+"""Bytes of a piece from which on it is compared with those encoded before."""
 
 
 class _Hot(dict[Any, int]):
@@ -71,6 +72,7 @@ class WordMerger:
         self.known: dict[bytes, int] = {}
         """Pieces that are one token."""
         self._parts = _Kept(self._encode)
+        self._long = LongPieces(self._merge_piece)
 
     def load(self) -> None:
         """Makes the dictionaries, once: a tenth of a second."""
@@ -111,10 +113,13 @@ class WordMerger:
         return list(map(self._parts.__getitem__, pieces))
 
     def _encode(self, piece: bytes) -> Tokens:
-        """Merges between cuts, where no token can lie across."""
         index = self._words[piece]
         if index >= 0:
             return (index,), (len(piece),)
+        return self._long.encode(piece) if self._plain and len(piece) >= LONG_PIECE else self._merge_piece(piece)
+
+    def _merge_piece(self, piece: bytes) -> Tokens:
+        """Merges between cuts, where no token can lie across."""
         bounds = [0, *self._cuts(piece), len(piece)]
         ids: list[int] = []
         ends: list[int] = []
