@@ -5,8 +5,9 @@
 The ids are compared with a full encode of the reference after every step ("compared"), the spans after every
 `--spans-every`-th of these ("spans"); in rounds that begin with a long text after every few steps. Steps count only
 where they did something; "lengths" are by the characters of the text: below 10, below 100 and so on. What was counted
-is written as JSON after each tokenizer, with the commit; a difference is shown, and ends its tokenizer. `--resume`
-keeps the tokenizers that the results hold of this commit and seed, but those that failed.
+is written as JSON after each tokenizer, with the commit; a difference is shown, and ends its tokenizer. "whole" are
+changes on a compiled pattern that were not repaired, which fails the run like a difference. `--resume` keeps the
+tokenizers that the results hold of this commit and seed, but those that failed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests import artifacts
-from tests.sessions.walks import Difference, reference, walk
+from tests.sessions.walks import Difference, reference, walk, whole
 from toktier_jax import SessionStore
 
 from . import report, texts
@@ -81,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     known = {name: row for name, row in known.items() if not row["failed"]}
     results = run(names, steps, rounds, arguments.seconds, arguments.spans_every, arguments.seed, known, arguments.out)
     print(json.dumps(results, indent=1, ensure_ascii=False))
-    return 1 if results["differences"] or results["failed"] else 0
+    return 1 if results["differences"] or results["failed"] or results["whole"] else 0
 
 
 def run(
@@ -113,6 +114,7 @@ def run(
             "longest": max((each["longest"] for each in found), default=0),
             "differences": _named(by_name, "difference"),
             "failed": _named(by_name, "failed"),
+            "whole": _named(by_name, "whole"),
             "skipped": _named(by_name, "skipped"),
             "tokenizers": by_name,
         }
@@ -122,7 +124,7 @@ def run(
 
 def walks_of(name: str, steps: int, rounds: Sequence[Round], spans_every: int, seed: int) -> dict[str, Any]:
     """The walks of one tokenizer: its counts, the first difference, what was raised, or why it was skipped."""
-    done = {"kinds": Counter[str](), "lengths": Counter[str](), "changes": Counter[str]()}
+    done = {count: Counter[str]() for count in ("kinds", "lengths", "changes", "whole")}
     found: dict[str, Any] = {"steps": 0, "compared": 0, "spans": 0, "longest": 0}
     found |= {**done, "difference": None, "failed": None, "skipped": None}
     try:
@@ -168,6 +170,7 @@ def walks_of(name: str, steps: int, rounds: Sequence[Round], spans_every: int, s
             finally:
                 for store in stores:
                     done["changes"].update(store.stats()["changes"])
+                    done["whole"].update(whole(store))
                     store.close()
         done["kinds"].update(one.kinds)
         done["lengths"].update({str(length): count for length, count in sorted(one.lengths.items())})

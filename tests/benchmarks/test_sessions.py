@@ -28,7 +28,7 @@ def test_small(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_walks_keep_what_is_of_this_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row: dict[str, Any] = {"steps": 5, "compared": 5, "spans": 5, "longest": 9, "kinds": {}, "lengths": {}}
-    row |= {"changes": {}, "difference": None, "failed": None, "skipped": None}
+    row |= {"changes": {}, "whole": {}, "difference": None, "failed": None, "skipped": None}
     asked: list[str] = []
 
     def walks_of(name: str, *_: Any) -> dict[str, Any]:
@@ -44,6 +44,14 @@ def test_walks_keep_what_is_of_this_commit(tmp_path: Path, monkeypatch: pytest.M
     results = json.loads((tmp_path / "walks.json").read_text())
     assert results["tokenizers"] == {"a": {"commit": "two+", **row}}
     assert (results["steps"], results["longest"], results["asked"]) == (5, 9, 1)
+
+
+def test_walks_fail_where_a_change_was_encoded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row: dict[str, Any] = {"steps": 5, "compared": 5, "spans": 5, "longest": 9, "kinds": {}, "lengths": {}}
+    row |= {"changes": {"full": 2}, "whole": {"full": 2}, "difference": None, "failed": None, "skipped": None}
+    monkeypatch.setattr(walks, "walks_of", lambda *_: row)
+    assert walks.main(["--out", str(tmp_path), "--tokenizers", "a"]) == 1
+    assert json.loads((tmp_path / "walks.json").read_text())["whole"] == ["a: {'full': 2}"]
 
 
 @pytest.mark.parametrize(("error", "key"), [(Difference("ids"), "difference"), (ValueError("odd"), "failed")])

@@ -10,7 +10,8 @@ import pytest
 
 from tests import artifacts
 from tests.sessions import standin
-from tests.sessions.walks import Difference, Expected, reference, walk
+from tests.sessions.walks import Difference, Expected, reference, walk, whole
+from toktier_jax.errors import UnsupportedError
 from toktier_jax.sessions import SessionStore
 
 STEPS = 250
@@ -102,6 +103,25 @@ def test_a_wrong_text_or_id_is_a_difference() -> None:
     walk(SessionStore(engine), None, encode, random.Random(4), 3, start="ab", compare_every=9)
 
 
+@pytest.mark.parametrize(
+    ("reason", "way", "found"),
+    [
+        ("odd", "anchors", {"reference: odd": 1}),
+        ("odd", "black box", {}),
+        ("a piece of the text has more than 9 bytes to merge", "anchors", {}),
+    ],
+)
+def test_what_is_encoded_whole_is_told(reason: str, way: str, found: dict[str, int]) -> None:
+    class Refusing(standin.StandIn):
+        def encode_window(self, text: bytes, *, at_start: bool, at_end: bool):
+            raise UnsupportedError(reason)
+
+    with SessionStore(Refusing(way=way)) as store:
+        store.open("a").append("x")
+        assert store.stats()["changes"] == {f"reference: {reason}": 1}
+        assert whole(store) == found
+
+
 @pytest.mark.parametrize("name", ["qwen-3", "deepseek-v3", "trained-falcon", "mistral-v1", "trained-clip"])
 def test_tokenizers(name: str, scale: float) -> None:
     """Every change on a compiled pattern is repaired."""
@@ -127,7 +147,8 @@ def test_all_tokenizers(name: str, scale: float) -> None:
     tokenizer = _tokenizer(name)
     if tokenizer.spec.padding or tokenizer.spec.truncation:
         pytest.skip("sessions refuse files that pad or truncate")
-    walk(SessionStore(tokenizer), None, reference(tokenizer), random.Random(name), int(100 * scale), most=400)
+    done = walk(SessionStore(tokenizer), None, reference(tokenizer), random.Random(name), int(100 * scale), most=400)
+    assert whole(done.store) == {}, "every change on a compiled pattern is repaired"
 
 
 def _tokenizer(name: str):

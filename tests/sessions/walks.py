@@ -29,6 +29,18 @@ class Expected(NamedTuple):
     spans: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
 
 
+_EXPECTED = "reference: a piece of the text has more than "
+"""The one reason for which a change on a compiled pattern may be encoded whole (host/window.py, LONGEST)."""
+
+
+def whole(store: SessionStore) -> dict[str, int]:
+    """Changes on a compiled pattern that were encoded whole instead of repaired, by what they are counted as."""
+    if store.engine.info.way not in ("anchors", "tokens"):
+        return {}
+    changes = store.stats()["changes"].items()
+    return {way: n for way, n in changes if way.startswith(("full", "reference")) and not way.startswith(_EXPECTED)}
+
+
 class Difference(AssertionError):
     """A session differs from the full encode."""
 
