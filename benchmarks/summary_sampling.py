@@ -37,6 +37,7 @@ def arms(folder: Path) -> list[str]:
         f"SmolLM2-135M on cut prompts, {counts} ({commits(found, [found])}):",
         markdown(list(_cut(corpora))),
         f"Prompts with an infinite value in some arm are left out of its mean: {_infinite(corpora)}.",
+        *(f"Skipped: {reason}." for reason in found.get("skipped", ())),
         "Exact on aligned prompts, which end where a token of the real text does:",
         markdown(list(_aligned(corpora))),
         "What this is held to:",

@@ -55,3 +55,6 @@ def test_only_what_lies_round_a_change_is_merged(monkeypatch: pytest.MonkeyPatch
     pieces.encode(text[::-1])
     assert pieces._kept[0].piece == text[::-1]
     assert sum(len(each.piece) for each in pieces._kept) <= 150_000
+    for number in range(2 * long_pieces.PIECES):
+        pieces.encode(b"%d" % number)
+    assert len(pieces._kept) == long_pieces.PIECES

@@ -15,8 +15,8 @@ import numpy as np
 REACH = 256
 """Bytes that are merged at least on each side of what differs; four times as many each time after."""
 
-KEPT = 1 << 22
-"""Bytes of the pieces that are remembered, the latest."""
+KEPT, PIECES = 1 << 22, 16
+"""Bytes of the pieces that are remembered, and their number: the latest. Each new piece is compared with all of them."""
 
 Tokens = tuple[tuple[int, ...], tuple[int, ...]]
 """Ids of a string, and the byte after each within it."""
@@ -52,7 +52,7 @@ class LongPieces:
             kept, size = [made], len(piece)
             for each in self._kept:
                 size += len(each.piece)
-                if size <= KEPT and each.piece != piece:
+                if size <= KEPT and len(kept) < PIECES and each.piece != piece:
                     kept.append(each)
             self._kept = tuple(kept)
         return tuple(made.ids.tolist()), tuple(made.ends.tolist())

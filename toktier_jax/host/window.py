@@ -29,8 +29,8 @@ from toktier_jax.types import CONT, EncodeProgram
 SCANNED = 1 << 13
 """Bytes of a window that is scanned: a pattern that gives back a lot is still quick on it. Longer ones are walked."""
 
-LONGEST = 1 << 20
-"""Bytes of a piece without a cut that is merged here, once in some 5 us each; then only round what differs."""
+LONGEST = 1 << 18
+"""Bytes of a piece without a cut that is merged here, once in 5 to 13 us each; then only round what differs."""
 
 BLOCK = 1 << 17
 """Bytes encoded at a time. A longer text is cut where starts are decided."""
