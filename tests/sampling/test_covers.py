@@ -190,6 +190,16 @@ def test_of_added_tokens_that_overlap_the_leftmost_is_found(contents: list[str],
         check(tok, end)
 
 
+def test_a_prompt_may_end_inside_a_character_of_an_added_token() -> None:
+    tok, literal = with_added(["‹a｜>"]), "‹a｜>".encode()
+    added = tok.reference.token_to_id("‹a｜>")
+    for end in range(1, len(literal)):
+        prompt = b"x" + literal[:end]
+        check(tok, prompt)
+        ids = tok.reference.encode(cover_rules(tok).whole(prompt).decode(), add_special_tokens=False).ids
+        assert added in cover_rules(tok).covers(ids, prompt).leaves[1]
+
+
 def test_of_added_tokens_that_overlap_one_that_is_found_first_is_refused_by_name() -> None:
     """Those that are not normalized are looked for first: "abc" is a and bc here, and not ab and c."""
     for normalized in ({"ab"}, {"bc"}):

@@ -85,7 +85,7 @@ class CoverRules:
         past = {node: self._leaves(begin, node, text, past=True) if strict else _NONE for node in nodes}
         part = unfinished(text)
         end = None if part else self._encoded(begin, len(rest))
-        for at, id in pending if not part else ():
+        for at, id in pending:
             node = self._encoded(begin, at - begin.start)
             if at < len(text):
                 found[node] = np.append(found.get(node, _NONE), np.int32(id))
@@ -121,12 +121,13 @@ class CoverRules:
         """(byte, id) of added tokens, none special, whose literal may begin at that byte and go on after the end.
 
         Without those that begin inside another, earlier one which whatever completes them completes before: the
-        leftmost is taken.
+        leftmost is taken. None begins inside a character.
         """
+        last = len(text) - bool(unfinished(text))
         begun = [
             (at, literal, id)
             for literal, id in self.literals
-            for at in range(max(0, len(text) - len(literal) + 1), len(text) + 1)
+            for at in range(max(0, len(text) - len(literal) + 1), last + 1)
             if literal.startswith(text[at:])
         ]
 
