@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from toktier_jax import models
+from toktier_jax.sampling.normal_form import normal_form
 from toktier_jax.sampling.vocabulary import vocabulary_of
 
 GOING_ON = ("", " ", "  ", "\n", " \n", "a", "s", "t", "'", "1", "12", ".", "中", " a", "'t", "ll", "<")
@@ -33,9 +34,12 @@ def suffixes(tok: Any) -> tuple[bytes, ...]:
 def covers(tok: Any, prompt: bytes, *, strict: bool) -> set[tuple[int, ...]]:
     """The covers C (or C+) that some suffix shows; ids of the prompt's text alone, without a template."""
     vocabulary, found, texts = vocabulary_of(tok), set(), []
+    form = normal_form(tok.spec.normalizers)
     for suffix in suffixes(tok):
         with contextlib.suppress(UnicodeDecodeError):
-            texts.append((prompt + suffix).decode())
+            text = (prompt + suffix).decode()
+            if form is None or form.holds(text):
+                texts.append(text)
     for encoding in tok.reference.encode_batch_fast(texts, add_special_tokens=False):
         length, ids = 0, encoding.ids
         for at, id in enumerate(ids):

@@ -115,6 +115,11 @@ def tokenizer(**options: Any) -> tt.Tokenizer:
     return tt.Tokenizer.from_bytes(tokenizer_json(**options))
 
 
+def changed(**parts: Any) -> tt.Tokenizer:
+    """The tokenizer with BOS, and these parts of its file instead of its own."""
+    return tt.Tokenizer.from_bytes(json.dumps(json.loads(tokenizer_json(bos=True)) | parts).encode())
+
+
 @functools.cache
 def model(vocab_size: int, seed: int = 0, context: int = 256, scale: float = 1.0) -> models.CausalLM:
     """A random two-layer decoder whose next-token distributions are far from flat."""

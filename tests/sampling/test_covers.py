@@ -227,7 +227,32 @@ def test_tokens_that_hold_an_added_tokens_literal() -> None:
     assert 10 < found.sum() < 200
 
 
-def with_added(contents: list[str], normalized: Collection[str] = ()) -> tt.Tokenizer:
+@pytest.mark.parametrize("form", ["NFC", "NFKD"])
+def test_covers_are_of_texts_in_the_normal_form(form: str) -> None:
+    """After e no text in NFC has an acute accent, and in NFKD none has it after another one."""
+    tok = with_added(["<t>"], form=form)
+    for prompt in (b"e\xcc", "e\u0316".encode() + b"\xcc", b"it's <"):
+        check(tok, prompt)
+    covers = cover_rules(tok).covers(tok.reference.encode("e").ids, b"e\xcc", strict=True)
+    firsts = covers.strict[2].tolist()
+    assert (0x81 in firsts) == (form == "NFKD")
+    assert 0x90 in firsts
+
+
+@pytest.mark.parametrize("prompt", ["e\u0301", "\u212b", "\u0316e\u0316\u0301"[1:], "\u1100\u1161"])
+def test_a_text_that_is_not_in_the_normal_form_is_an_error(prompt: str) -> None:
+    tok = with_added([], form="NFC")
+    with pytest.raises(InputError, match="no text in the tokenizer's normal form, NFC"):
+        cover_rules(tok).covers(tok.reference.encode(prompt).ids, prompt.encode())
+
+
+@pytest.mark.parametrize(("content", "normalized"), [("e\u0301|", False), ("\u0301|", False), ("<t>", True)], ids=str)
+def test_an_added_token_that_composes_is_refused_by_name(content: str, normalized: bool) -> None:
+    with pytest.raises(UnsupportedError, match="no exact covers with NFC and the added token"):
+        cover_rules(with_added([content], [content] if normalized else [], form="NFC"))
+
+
+def with_added(contents: list[str], normalized: Collection[str] = (), form: str | None = None) -> tt.Tokenizer:
     data = json.loads(small.tokenizer_json())
     plain = dict.fromkeys(("special", "single_word", "lstrip", "rstrip"), False)
     first = 1 + max(data["model"]["vocab"].values())
@@ -235,4 +260,5 @@ def with_added(contents: list[str], normalized: Collection[str] = ()) -> tt.Toke
         {"id": first + n, "content": content, "normalized": content in normalized, **plain}
         for n, content in enumerate(contents)
     ]
+    data["normalizer"] = None if form is None else {"type": form}
     return tt.Tokenizer.from_bytes(json.dumps(data).encode())

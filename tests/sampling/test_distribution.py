@@ -243,6 +243,21 @@ def test_a_special_token_that_the_prompt_begins_cannot_be_scored() -> None:
         assert sampling.score(lm, tok, prompt, more) <= 0
 
 
+def test_a_continuation_that_composes_with_the_prompts_end_is_an_error() -> None:
+    tok = small.changed(normalizer={"type": "NFC"})
+    lm = small.model(tok.vocab_size)
+    for prompt, more in (("e", "\u0301"), ("\u1100", "\u1161"), (b"e\xcc", b"\x81x"), (b"x\xe2\x84", b"\xab")):
+        with pytest.raises(InputError, match="composes with the prompt's end"):
+            sampling.score(lm, tok, prompt, more)
+    for prompt, more in (("x", "\u212b"), ("it's", " e\u0301"), ("e", "\u0316"), ("中", "文"), (b"e\xcc", b"\x90")):
+        assert sampling.score(lm, tok, prompt, more) <= 0
+    walk = ByteWalk(lm, tok, "e")
+    walk.push(0xCC)
+    assert walk.next()[0x81] == -np.inf
+    with pytest.raises(InputError, match="normal form, NFC"):
+        walk.push(0x81)
+
+
 def test_a_walk_past_an_added_token_is_what_the_text_itself_gives() -> None:
     """Bytes that complete an added token are that token from then on."""
     tok = small.tokenizer(added=True, bos=True)

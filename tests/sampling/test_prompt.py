@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import toktier_jax as tt
 from toktier_jax import sampling
 from toktier_jax.errors import InputError
 from toktier_jax.sampling.prompt import read_prompts
@@ -22,15 +21,10 @@ FIXED = {"strategy": {"Fixed": 16}, "direction": "Right", "pad_to_multiple_of": 
 LEFT = {"strategy": "BatchLongest", "direction": "Left", "pad_to_multiple_of": 8}
 
 
-def changed(**parts: Any) -> Any:
-    data = json.loads(small.tokenizer_json(bos=True)) | parts
-    return tt.Tokenizer.from_bytes(json.dumps(data).encode())
-
-
 @pytest.mark.parametrize("padding", [FIXED, LEFT], ids=["fixed", "left"])
 def test_a_files_padding_is_no_part_of_a_prompt(padding: dict) -> None:
     plain = small.tokenizer(bos=True)
-    tok = changed(padding=padding | {"pad_id": END, "pad_type_id": 0, "pad_token": "<|end|>"})
+    tok = small.changed(padding=padding | {"pad_id": END, "pad_type_id": 0, "pad_token": "<|end|>"})
     assert END in tok.encode("it's", add_special_tokens=False).ids
     lm = small.model(plain.vocab_size)
     for prompt in ("it's a d", "it's<|end|>", "", "x " * 20):
@@ -44,7 +38,7 @@ def test_a_files_padding_is_no_part_of_a_prompt(padding: dict) -> None:
 
 
 def test_a_prompt_that_the_file_truncates_is_an_error() -> None:
-    tok = changed(truncation={"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0})
+    tok = small.changed(truncation={"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0})
     lm = small.model(tok.vocab_size)
     for boundary in BOUNDARIES:
         assert sampling.generate(lm, tok, "it's", boundary=boundary, max_tokens=2).ids
@@ -52,6 +46,19 @@ def test_a_prompt_that_the_file_truncates_is_an_error() -> None:
             sampling.generate(lm, tok, "it's 1234 5678", boundary=boundary, max_tokens=2)
     with pytest.raises(InputError, match="file truncates this prompt"):
         sampling.prompt_logprob(lm, tok, "it's 1234 5678")
+
+
+@pytest.mark.parametrize("normalizer", [None, {"type": "NFC"}], ids=["raw", "NFC"])
+def test_a_byte_that_the_vocabulary_lacks_is_an_error(normalizer: Any) -> None:
+    model = json.loads(small.tokenizer_json(bos=True))["model"]
+    model["vocab"]["QQQQQQ"] = model["vocab"].pop("Q")
+    tok = small.changed(model=model, normalizer=normalizer)
+    lm = small.model(tok.vocab_size)
+    for prompt in ("aQb", "e\u0301Q"):
+        with pytest.raises(InputError, match="cannot spell byte 0x51"):
+            sampling.prompt_logprob(lm, tok, prompt)
+    if normalizer is not None:
+        assert sampling.prompt_logprob(lm, tok, "e\u0301") == sampling.prompt_logprob(lm, tok, "\xe9")
 
 
 def test_a_spelling_takes_the_longest_token_that_leaves_one() -> None:

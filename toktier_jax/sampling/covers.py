@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from toktier_jax.errors import UnsupportedError
+from toktier_jax.errors import InputError, UnsupportedError
 from toktier_jax.sampling.canonical import Canonical
 from toktier_jax.sampling.characters import unfinished
 from toktier_jax.sampling.merges import merges_of
+from toktier_jax.sampling.normal_form import NormalForm, normal_form
 from toktier_jax.sampling.splits import Open, Splitter
 from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, decoder_types, vocabulary_of
 from toktier_jax.spec import types
@@ -69,14 +70,16 @@ class CoverRules:
     plain: np.ndarray  # int32 [n]: places in vocabulary.order of tokens that are no added tokens, ascending
     holding: np.ndarray  # bool [V]: tokens whose bytes hold the literal of an added token
     literals: tuple[tuple[bytes, int], ...]  # of added tokens that can be found in a text as they are written
+    free: np.ndarray | None  # bool [V]: tokens after which a text in the normal form stays in it; None without a form
     _known: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
 
     def covers(self, ids: Sequence[int], text: bytes, *, strict: bool = False) -> Covers:
         """The covers of a context: `ids`, whose last tokens spell `text`, the bytes after the last added token.
 
         `strict` makes the leaves of C+ too, otherwise they are empty. Raises InputError for bytes that cannot become
-        UTF-8 and UnsupportedError for what the vocabulary cannot spell.
+        UTF-8, or a text in the tokenizer's normal form, and UnsupportedError for what the vocabulary cannot spell.
         """
+        self.check_form(text)
         pending = self._pending(text)
         begin = self.canonical.splitter.open(text, min((at for at, _ in pending), default=None))
         rest = begin.data
@@ -107,6 +110,12 @@ class CoverRules:
             end=end,
             rest=rest,
         )
+
+    def check_form(self, text: bytes) -> None:
+        """Raises InputError for bytes with which no text in the tokenizer's normal form begins."""
+        form = self.canonical.splitter.form
+        if form is not None and not text.isascii() and not form.begins(text):
+            raise InputError(f"no text in the tokenizer's normal form, {form.name}, has the bytes {form.end(text)!r}")
 
     @staticmethod
     def whole(text: bytes) -> bytes:
@@ -187,6 +196,7 @@ class CoverRules:
         key = begin, node, past, tails
         if (known := self._known.get(key)) is None:
             tokens = self._without_literals(tokens, tails, len(remaining))
+            tokens = self._in_form(tokens, begin.data, len(remaining))
             known = self._known[key] = self.canonical.following(begin, node.path, node.at, tokens)
             if len(self._known) > _CACHED:
                 self._known.popitem(last=False)
@@ -209,6 +219,16 @@ class CoverRules:
         more = [self.vocabulary.strings[token][skip:] for token in tokens.tolist()]
         return tokens[np.array([not string.startswith(tails) for string in more], bool)]
 
+    def _in_form(self, tokens: np.ndarray, data: bytes, skip: int) -> np.ndarray:
+        """Those with which a text that goes on from `data` can be in the normal form."""
+        form = self.canonical.splitter.form
+        if form is None or self.free is None:
+            return tokens
+        end, kept = form.end(data), self.free[tokens]
+        for at in np.flatnonzero(~kept).tolist():
+            kept[at] = form.begins(end + self.vocabulary.strings[tokens[at]][skip:])
+        return tokens[kept]
+
     def _firsts(self, tokens: np.ndarray, skip: int) -> np.ndarray:
         strings = self.vocabulary.strings
         return np.array([strings[token][skip] for token in tokens.tolist()], np.uint8)
@@ -221,15 +241,15 @@ def cover_rules(tok: TokenizerLike) -> CoverRules:
     """The CoverRules of a tokenizer, made once. Raises UnsupportedError, by name, for what has no exact covers."""
     if (found := _rules.get(tok)) is None:
         spec, vocabulary = tok.spec, vocabulary_of(tok)
-        for step in spec.normalizers:
-            if not isinstance(step, types.Unicode):
-                raise UnsupportedError(f"no exact covers with the normalizer {type(step).__name__}")
+        form = normal_form(spec.normalizers)
         if "WordPiece" in decoder_types(spec):
             raise UnsupportedError("no exact covers with the decoder WordPiece")
         for step in spec.pre_tokenizers:
             if isinstance(step, types.Metaspace) or getattr(step, "add_prefix_space", False):
                 raise UnsupportedError("no exact covers with a prefix before the text")
         for token in spec.added_tokens:
+            if form is not None and not _keeps(form, token):
+                raise UnsupportedError(f"no exact covers with {form.name} and the added token {token.content!r}")
             if not token.special and (token.lstrip or token.rstrip or token.single_word):
                 raise UnsupportedError(
                     f"no exact covers with the added token {token.content!r} (lstrip, rstrip or single_word)"
@@ -244,8 +264,27 @@ def cover_rules(tok: TokenizerLike) -> CoverRules:
         canonical = Canonical(vocabulary, merges_of(spec, vocabulary.strings), Splitter(spec))
         plain = np.array([p for p, id in enumerate(vocabulary.order.tolist()) if id not in vocabulary.added], np.int32)
         literals = tuple(sorted(vocabulary.literals.items()))
-        found = _rules[tok] = CoverRules(vocabulary, canonical, plain, _holding(vocabulary), literals)
+        free = None if form is None else np.array([_free(form, string) for string in vocabulary.strings], bool)
+        found = _rules[tok] = CoverRules(vocabulary, canonical, plain, _holding(vocabulary), literals, free)
     return found
+
+
+def _keeps(form: NormalForm, token: types.AddedToken) -> bool:
+    """Whether an added token is found in texts in the form alone, and whatever is before and after it.
+
+    One that is looked for after the normalizer could compose with what follows.
+    """
+    content = token.content
+    return not token.normalized and form.holds(content) and not (content and form.contextual[ord(content[0])])
+
+
+def _free(form: NormalForm, string: bytes) -> bool:
+    """Whether the bytes are characters that each may come after any text in the form."""
+    try:
+        codes = [ord(char) for char in string.decode()]
+    except UnicodeDecodeError:
+        return False
+    return string.isascii() or bool(form.free[codes].all())
 
 
 def _found_later(added: Sequence[types.AddedToken]) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ from toktier_jax.errors import InputError
 from toktier_jax.sampling.bytetree import PathTree
 from toktier_jax.sampling.characters import unfinished
 from toktier_jax.sampling.covers import Covers, cover_rules
+from toktier_jax.sampling.normal_form import normalized
 from toktier_jax.sampling.prompt import NO_CONTEXT, TEXTS, Context, read_prompts, utf8
 from toktier_jax.sampling.request import check_number, divisor
 from toktier_jax.sampling.tree import plant
@@ -107,6 +108,11 @@ def score(
                 "spell one have no probability. Put all of it into the continuation, or into the prompt"
             )
     unfinished(whole, what="the prompt with the continuation")
+    if not normalized(tok.spec, whole).startswith(normalized(tok.spec, begin)):
+        raise InputError(
+            "the continuation composes with the prompt's end, or changes places with it, in the tokenizer's normal "
+            "form: the prompt is another text then. Put all of the character into the continuation, or into the prompt"
+        )
     return prompt_logprob(lm, tok, whole, context_start=context_start) - prompt_logprob(
         lm, tok, prompt, context_start=context_start
     )
@@ -162,8 +168,13 @@ class ByteWalk:
             return np.log(mass / mass.sum())
 
     def push(self, byte: int) -> None:
-        """The text goes on with `byte`. What it completes of an added token is that token."""
-        self.text += bytes([byte])
+        """The text goes on with `byte`. What it completes of an added token is that token.
+
+        Raises InputError for a byte with which no text in the tokenizer's normal form goes on.
+        """
+        text = self.text + bytes([byte])
+        self.rules.check_form(text)
+        self.text = text
         for literal, id in self.rules.literals:
             if self.text.endswith(literal):
                 self.before = (*self.before, *self.rules.encode(self.text[: -len(literal)]), id)

@@ -14,6 +14,7 @@ from toktier_jax.errors import UnsupportedError
 from toktier_jax.program.classes import partition
 from toktier_jax.program.split import SplitStage
 from toktier_jax.sampling import characters, walks
+from toktier_jax.sampling.normal_form import NormalForm
 from toktier_jax.types import END, GAP_START
 
 MOST = 512
@@ -21,13 +22,13 @@ MOST = 512
 
 
 class Futures:
-    """Continuations for texts under these stages.
+    """Continuations for texts under these stages, in `form` if there is one.
 
     of_code   int [0x110000] a stage: the class of each code point
     """
 
-    def __init__(self, stages: Sequence[SplitStage]) -> None:
-        self.stages = stages
+    def __init__(self, stages: Sequence[SplitStage], form: NormalForm | None = None) -> None:
+        self.stages, self.form = stages, form
         self.of_code = [partition(stage.masks).lookup(np.arange(0x110000)) for stage in stages]
         joint = np.zeros(0x110000, np.int64)
         for classes in self.of_code:
@@ -35,18 +36,29 @@ class Futures:
         self._joint = np.unique(joint, return_inverse=True)[1].reshape(-1).astype(np.int32)
         self._joint[0xD800:0xE000] = -1
         kinds, places = np.unique(self._joint, return_index=True)
+        if form is not None:  # an example has to be one after every text
+            free = np.flatnonzero(form.free)
+            able = self._joint[form.free | form.contextual]
+            kinds, places = np.unique(self._joint[free], return_index=True)
+            places = free[places]
+            if len(np.setdiff1d(able[able >= 0], kinds)):
+                raise UnsupportedError(
+                    f"no exact covers with the normalizer {form.name} and a pre-tokenizer that tells characters apart "
+                    "which it composes or orders"
+                )
         self._examples = tuple(chr(int(at)) for kind, at in zip(kinds, places, strict=True) if kind >= 0)
 
     def after(self, end: bytes) -> list[bytes]:
         """What may follow a text that ends so: for an unfinished character, first every class that it can become.
 
-        Nothing where the text cannot become UTF-8.
+        Nothing where the text cannot become UTF-8. Where there is a normal form, `end` begins as `NormalForm.end` does
+        if it ends inside a character.
         """
         part = characters.unfinished(end, strict=False)
         if part:
             if not characters.possible(part):
                 return []
-            return [more + future for more, last in self._completions(part) for future in self._after[last]]
+            return [more + future for more, last in self._completions(end, part) for future in self._after[last]]
         at = len(end) - 1
         while at > 0 and end[at] & 0xC0 == 0x80:
             at -= 1
@@ -107,10 +119,13 @@ class Futures:
             parts += [after[0], int(segments[1:2].any()), *_closes(self.stages[1], after)]
         return tuple(parts)
 
-    def _completions(self, part: bytes) -> list[tuple[bytes, int]]:
-        """One completion of an unfinished character for each joint class that it can have."""
+    def _completions(self, end: bytes, part: bytes) -> list[tuple[bytes, int]]:
+        """One completion of the unfinished character at the text's end for each joint class that it can have."""
         codes = characters.code_points(part)
-        kinds, places = np.unique(self._joint[codes.start : codes.stop], return_index=True)
+        joint = self._joint[codes.start : codes.stop]
+        if self.form is not None:
+            joint = np.where(self.form.completions(end), joint, -1)
+        kinds, places = np.unique(joint, return_index=True)
         return [
             (chr(codes[int(at)]).encode()[len(part) :], int(kind))
             for kind, at in zip(kinds, places, strict=True)

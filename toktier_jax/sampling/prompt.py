@@ -11,6 +11,7 @@ import numpy as np
 
 from toktier_jax.errors import InputError
 from toktier_jax.sampling.characters import unfinished
+from toktier_jax.sampling.normal_form import normalized
 from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, vocabulary_of
 from toktier_jax.spec import types
 
@@ -173,6 +174,7 @@ def _check_spelled(tok: Any, vocabulary: Vocabulary, data: bytes, ids: Sequence[
     steps = tok.spec.normalizers
     if not tok.spec.byte_level or not all(isinstance(step, types.Unicode) for step in steps):
         return
-    if not steps and tok.decode_bytes(ids) != data:
+    data = normalized(tok.spec, data)
+    if tok.decode_bytes(ids) != data:
         vocabulary.check_spelled(data, "prompt")
         raise InputError('prompt: the tokenizer changes this text and cannot give it back; use boundary="none"')

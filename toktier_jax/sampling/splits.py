@@ -17,6 +17,7 @@ from toktier_jax.program.split import SplitStage, split_stages
 from toktier_jax.sampling import walks
 from toktier_jax.sampling.characters import decode_rows, unfinished
 from toktier_jax.sampling.futures import Futures
+from toktier_jax.sampling.normal_form import normal_form
 from toktier_jax.spec import types
 from toktier_jax.types import ANYTHING, BEGIN, COLLAPSED
 
@@ -52,13 +53,12 @@ class Splitter:
     """Piece starts of texts under every continuation. Raises UnsupportedError for pipelines that lose text."""
 
     def __init__(self, spec: types.TokenizerSpec) -> None:
-        if any(isinstance(step, types.ByteLevelNormalizer) for step in spec.normalizers):
-            raise UnsupportedError("no exact covers with a ByteLevel normalizer")
+        self.form = normal_form(spec.normalizers)
         self.stages: list[SplitStage] = split_stages(spec.pre_tokenizers, spec.dialect)
         for stage in self.stages:
             if stage.plan.behavior == "Removed" or stage.plan.unit == "byte":
                 raise UnsupportedError("no exact covers with a pre-tokenizer that removes text or splits bytes")
-        self.futures = Futures(self.stages)
+        self.futures = Futures(self.stages, self.form)
 
     @property
     def begin(self) -> tuple[int, ...]:
@@ -92,7 +92,10 @@ class Splitter:
             decided = 0
         cut = 0
         if all(stage.plan.behavior == "Isolated" for stage in self.stages):  # merging rules look at the piece before
-            cut = int(np.flatnonzero(starts[: decided + 1]).max(initial=0))
+            able = starts[: decided + 1]
+            if self.form is not None:  # what may follow depends on all from a character on that is not contextual
+                able = able & ~np.append(self.form.contextual[codes], False)[: decided + 1]
+            cut = int(np.flatnonzero(able).max(initial=0))
         start = len(text[:cut].encode())
         if len(data) - start > LONGEST:
             why = ", ".join(sorted({stage.plan.behavior for stage in self.stages} - {"Isolated"}))
@@ -119,10 +122,12 @@ class Splitter:
         owner: list[int] = []
         cache: dict[bytes, list[bytes]] = {}
         for index, more in enumerate(added):
-            end = (begin.data + more)[-_LAST:]
+            text = begin.data + more
+            end = text[-_LAST:]
+            if self.form is not None and unfinished(end, strict=False):
+                end = self.form.end(text)
             if end not in cache:
                 cache[end] = self.futures.after(end)
-            text = begin.data + more
             for future in cache[end]:
                 texts.append(text + future)
                 owner.append(index)
