@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from toktier_jax import sampling
-from toktier_jax.errors import InputError
+from toktier_jax.errors import InputError, UnsupportedError
 from toktier_jax.sampling.prompt import read_prompts
-from toktier_jax.sampling.vocabulary import Vocabulary
+from toktier_jax.sampling.vocabulary import Vocabulary, vocabulary_of
 
 from . import small
 
@@ -59,6 +59,27 @@ def test_a_byte_that_the_vocabulary_lacks_is_an_error(normalizer: Any) -> None:
             sampling.prompt_logprob(lm, tok, prompt)
     if normalizer is not None:
         assert sampling.prompt_logprob(lm, tok, "e\u0301") == sampling.prompt_logprob(lm, tok, "\xe9")
+
+
+def test_ids_that_the_tokenizer_does_not_give_have_no_exact_covers() -> None:
+    tok = small.tokenizer(added=True, bos=True)
+    lm = small.model(tok.vocab_size)
+    bos = tok.spec.post_processor.before
+    pieces = tuple(tok.encode(letter, False).ids[0] for letter in "https")
+    cut = (*tok.encode("it's a", False).ids, *vocabulary_of(tok).by_bytes[b"\xe4"])
+    for ids, at in ((pieces, 0), ((*bos, *pieces), 1), (cut, len(cut) - 1)):
+        match = f"the tokenizer does not give.* from index {at} on"
+        for call in (sampling.next_byte_distribution, sampling.prompt_logprob, sampling.sample_bytes):
+            with pytest.raises(UnsupportedError, match=match):
+                call(lm, tok, ids, context_start=END)
+        with pytest.raises(UnsupportedError, match=match):
+            sampling.generate(lm, tok, ids, boundary="exact")
+        for boundary in ("none", "heal"):
+            assert sampling.generate(lm, tok, ids, boundary=boundary, max_tokens=1)
+    for text in ("https", "a <think>it's 中", "a<|end|>b", "<|end|>", "b<|start|>"):
+        ids = tok.encode(text, False).ids.tolist()
+        expected = sampling.next_byte_distribution(lm, tok, text)
+        np.testing.assert_allclose(sampling.next_byte_distribution(lm, tok, [*bos, *ids]), expected, atol=1e-12)
 
 
 def test_a_spelling_takes_the_longest_token_that_leaves_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from toktier_jax.errors import InputError
+from toktier_jax.errors import InputError, UnsupportedError
 from toktier_jax.sampling.characters import unfinished
 from toktier_jax.sampling.normal_form import normalized
 from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, vocabulary_of
@@ -90,6 +91,8 @@ def _single(prompt: Any) -> bool:
 def _read(tok: TokenizerLike, vocabulary: Vocabulary, prompt: Any, boundary: str, start: int | None) -> Context:
     if not isinstance(prompt, TEXTS):
         ids = _checked_ids(prompt, vocabulary)
+        if boundary == "exact" and boundary is not EXACT:
+            _check_given(tok, ids, start)
         fixed = 0 if start is None else 1
         if start is not None and ids[:1] != (start,):
             ids = (start, *ids)
@@ -167,6 +170,26 @@ def _open_text(vocabulary: Vocabulary, ids: Sequence[int]) -> bytes:
             break
         parts.append(vocabulary.strings[id])
     return b"".join(reversed(parts))
+
+
+def _check_given(tok: Any, ids: tuple[int, ...], start: int | None) -> None:
+    """Raises UnsupportedError for ids that are not what the tokenizer makes of the text they spell.
+
+    What a context begins with, `start` or the template's ids, is no part of the text.
+    """
+    if not tok.spec.byte_level:
+        return
+    before = tok.spec.post_processor.before
+    skip = int(ids[:1] == (start,))
+    skip += len(before) if ids[skip : skip + len(before)] == before else 0
+    data = tok.decode_bytes(ids[skip:])
+    again = _encoded(tok, data[: len(data) - len(unfinished(data))])
+    if again != ids[skip:]:
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(again, ids[skip:], strict=False))
+        raise UnsupportedError(
+            "no exact covers for ids that the tokenizer does not give for the text they spell: it gives others from "
+            f"index {skip + len(list(same))} on; pass the text"
+        )
 
 
 def _check_spelled(tok: Any, vocabulary: Vocabulary, data: bytes, ids: Sequence[int]) -> None:
