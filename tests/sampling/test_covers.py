@@ -227,6 +227,24 @@ def test_tokens_that_hold_an_added_tokens_literal() -> None:
     assert 10 < found.sum() < 200
 
 
+def test_special_tokens_that_depend_on_what_follows_are_refused_by_name() -> None:
+    """ "a<m>b" has no <m> that is a word alone; what follows <m> decides whether it is <m> or <m>+."""
+    for contents, flags in ((["<m>"], {"single_word": True}), (["<m>", "<m>+"], {})):
+        with pytest.raises(UnsupportedError, match="no exact covers with the added token '<m>"):
+            cover_rules(with_added(contents, special=True, **flags))
+    tok = with_added(["<m>", "a<m>"], special=True)
+    for prompt in (b"a", b"a<m", b"b<m"):
+        check(tok, prompt)
+
+
+def test_behind_a_special_token_that_takes_white_space_there_are_no_covers() -> None:
+    tok = with_added(["<m>"], special=True, rstrip=True)
+    ids = tok.reference.encode("a<m>").ids
+    with pytest.raises(UnsupportedError, match="white space behind it"):
+        cover_rules(tok).covers(ids, b"", strict=True)
+    assert cover_rules(tok).covers([*ids, *tok.reference.encode("b").ids], b"b").leaves[1].size
+
+
 @pytest.mark.parametrize("form", ["NFC", "NFKD"])
 def test_covers_are_of_texts_in_the_normal_form(form: str) -> None:
     """After e no text in NFC has an acute accent, and in NFKD none has it after another one."""
@@ -252,9 +270,11 @@ def test_an_added_token_that_composes_is_refused_by_name(content: str, normalize
         cover_rules(with_added([content], [content] if normalized else [], form="NFC"))
 
 
-def with_added(contents: list[str], normalized: Collection[str] = (), form: str | None = None) -> tt.Tokenizer:
+def with_added(
+    contents: list[str], normalized: Collection[str] = (), form: str | None = None, **flags: bool
+) -> tt.Tokenizer:
     data = json.loads(small.tokenizer_json())
-    plain = dict.fromkeys(("special", "single_word", "lstrip", "rstrip"), False)
+    plain = dict.fromkeys(("special", "single_word", "lstrip", "rstrip"), False) | flags
     first = 1 + max(data["model"]["vocab"].values())
     data["added_tokens"] = [
         {"id": first + n, "content": content, "normalized": content in normalized, **plain}

@@ -258,6 +258,15 @@ def test_a_continuation_that_composes_with_the_prompts_end_is_an_error() -> None
         walk.push(0x81)
 
 
+def test_a_walk_into_a_special_token_is_an_error() -> None:
+    tok = small.tokenizer(bos=True)
+    walk = ByteWalk(small.model(tok.vocab_size), tok, "a <|end|")
+    assert walk.next()[ord(">")] == -np.inf
+    with pytest.raises(InputError, match=r"completes the special token '<\|end\|>'"):
+        walk.push(ord(">"))
+    assert walk.text == b"a <|end|"
+
+
 def test_a_walk_past_an_added_token_is_what_the_text_itself_gives() -> None:
     """Bytes that complete an added token are that token from then on."""
     tok = small.tokenizer(added=True, bos=True)

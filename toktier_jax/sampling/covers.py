@@ -71,6 +71,7 @@ class CoverRules:
     holding: np.ndarray  # bool [V]: tokens whose bytes hold the literal of an added token
     literals: tuple[tuple[bytes, int], ...]  # of added tokens that can be found in a text as they are written
     free: np.ndarray | None  # bool [V]: tokens after which a text in the normal form stays in it; None without a form
+    stripping: frozenset[int]  # added tokens that take white space behind them (rstrip)
     _known: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
 
     def covers(self, ids: Sequence[int], text: bytes, *, strict: bool = False) -> Covers:
@@ -80,6 +81,10 @@ class CoverRules:
         UTF-8, or a text in the tokenizer's normal form, and UnsupportedError for what the vocabulary cannot spell.
         """
         self.check_form(text)
+        if ids and ids[-1] in self.stripping and not self.whole(text):
+            raise UnsupportedError(
+                f"no exact covers right after the special token of id {ids[-1]}, which takes the white space behind it"
+            )
         pending = self._pending(text)
         begin = self.canonical.splitter.open(text, min((at for at, _ in pending), default=None))
         rest = begin.data
@@ -250,7 +255,7 @@ def cover_rules(tok: TokenizerLike) -> CoverRules:
         for token in spec.added_tokens:
             if form is not None and not _keeps(form, token):
                 raise UnsupportedError(f"no exact covers with {form.name} and the added token {token.content!r}")
-            if not token.special and (token.lstrip or token.rstrip or token.single_word):
+            if token.single_word or (not token.special and (token.lstrip or token.rstrip)):
                 raise UnsupportedError(
                     f"no exact covers with the added token {token.content!r} (lstrip, rstrip or single_word)"
                 )
@@ -265,7 +270,8 @@ def cover_rules(tok: TokenizerLike) -> CoverRules:
         plain = np.array([p for p, id in enumerate(vocabulary.order.tolist()) if id not in vocabulary.added], np.int32)
         literals = tuple(sorted(vocabulary.literals.items()))
         free = None if form is None else np.array([_free(form, string) for string in vocabulary.strings], bool)
-        found = _rules[tok] = CoverRules(vocabulary, canonical, plain, _holding(vocabulary), literals, free)
+        stripping = frozenset(token.id for token in spec.added_tokens if token.rstrip)
+        found = _rules[tok] = CoverRules(vocabulary, canonical, plain, _holding(vocabulary), literals, free, stripping)
     return found
 
 
@@ -318,13 +324,16 @@ def _holding(vocabulary: Vocabulary) -> np.ndarray:
 
 
 def _nested(vocabulary: Vocabulary) -> tuple[str, str] | None:
-    """An added token and another in it, not both special: which of them a text holds only what follows tells."""
+    """An added token and another in it: which of them a text holds only what follows tells.
+
+    Not two special ones of which the inner begins later: whatever completes it completes the outer one, or neither.
+    """
     literals = vocabulary.literals
     for outer, id in literals.items():
         for at in range(len(outer)):
             for end in range(at + 1, len(outer) + (at > 0)):
                 inner = literals.get(outer[at:end])
-                if inner is not None and not {id, inner} <= vocabulary.special:
+                if inner is not None and not (at and {id, inner} <= vocabulary.special):
                     return outer.decode(), outer[at:end].decode()
     return None
 

@@ -170,12 +170,17 @@ class ByteWalk:
     def push(self, byte: int) -> None:
         """The text goes on with `byte`. What it completes of an added token is that token.
 
-        Raises InputError for a byte with which no text in the tokenizer's normal form goes on.
+        Raises InputError for a byte with which no text in the tokenizer's normal form goes on, and for one that
+        completes a special token: texts that spell one have no probability.
         """
         text = self.text + bytes([byte])
         self.rules.check_form(text)
+        found = [(literal, id) for literal, id in self.rules.literals if text.endswith(literal)]
+        for literal, id in found:
+            if id in self.vocabulary.special:
+                raise InputError(f"the byte {byte:#04x} completes the special token {literal.decode()!r}")
         self.text = text
-        for literal, id in self.rules.literals:
+        for literal, id in found:
             if self.text.endswith(literal):
                 self.before = (*self.before, *self.rules.encode(self.text[: -len(literal)]), id)
                 self.text = b""
