@@ -16,7 +16,7 @@ REACH = 256
 """Bytes that are merged at least on each side of what differs; four times as many each time after."""
 
 KEPT, PIECES = 1 << 22, 16
-"""Bytes of the pieces that are remembered, and their number: the latest. Each new piece is compared with all of them."""
+"""Bytes of the pieces that are remembered, the latest, and their number. A new piece is compared with all of them."""
 
 Tokens = tuple[tuple[int, ...], tuple[int, ...]]
 """Ids of a string, and the byte after each within it."""
