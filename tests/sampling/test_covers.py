@@ -11,7 +11,7 @@ import pytest
 
 import toktier_jax as tt
 from toktier_jax.errors import InputError, UnsupportedError
-from toktier_jax.sampling import futures, splits
+from toktier_jax.sampling import covers, futures, splits
 from toktier_jax.sampling.covers import _holding, cover_rules
 from toktier_jax.sampling.vocabulary import vocabulary_of
 
@@ -162,6 +162,15 @@ def test_an_end_that_is_one_long_piece_is_refused_by_name(monkeypatch: pytest.Mo
         assert rules.covers(ids, text.encode()).nodes
     with pytest.raises(UnsupportedError, match=r"exact.* last 101 bytes"):
         rules.covers(tok.reference.encode("a" * 101, add_special_tokens=False).ids, b"a" * 101)
+
+
+def test_the_next_byte_after_a_long_piece_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(covers, "LONGEST_PAST", 100)
+    rules, tok = cover_rules(small.tokenizer()), small.tokenizer()
+    ids = tok.reference.encode("a" * 101, add_special_tokens=False).ids
+    assert rules.covers(ids, b"a" * 101).nodes
+    with pytest.raises(UnsupportedError, match=r"no next byte.* last 101 bytes"):
+        rules.covers(ids, b"a" * 101, strict=True)
 
 
 def test_pre_tokenizers_of_too_many_states_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,8 @@ _CHUNK, _CELLS = 4096, 1 << 22
 """Rows that are walked together, at most, and their bytes: a walk has some ten arrays of them."""
 
 LONGEST = 1 << 15
-"""Bytes at a prompt's end whose pieces may be undecided, at most: each takes a fifth of a millisecond or more."""
+"""Bytes at a prompt's end whose pieces may be undecided, at most: each takes a fifth of a millisecond or more for C.
+For C+ see LONGEST_PAST in sampling/covers.py."""
 
 _LAST = 8
 """Bytes at a text's end in which its last character lies."""
