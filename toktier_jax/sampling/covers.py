@@ -81,10 +81,11 @@ class CoverRules:
     def covers(self, ids: Sequence[int], text: bytes, *, strict: bool = False) -> Covers:
         """The covers of a context: `ids`, whose last tokens spell `text`, the bytes after the last added token.
 
-        `strict` makes the leaves of C+ too, otherwise they are empty. Raises InputError for bytes that cannot become
-        UTF-8, or a text in the tokenizer's normal form, and UnsupportedError for what the vocabulary cannot spell, after
-        a special token that takes white space behind it, and for an undecided end of more than `splits.LONGEST` bytes,
-        or LONGEST_PAST if `strict`.
+        `strict` makes the leaves of C+ too, otherwise they are empty.
+
+        Raises InputError for bytes that cannot become UTF-8, or a text in the tokenizer's normal form; UnsupportedError
+        for what the vocabulary cannot spell, right after a special token that takes the white space behind it, and for
+        an undecided end of more than `splits.LONGEST` bytes, or LONGEST_PAST if `strict`.
         """
         self.check_form(text)
         if ids and ids[-1] in self.stripping and not self.whole(text):
