@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from .summary_text import characters, commits, figure, held, machine, markdown, read, without
 
 
 def walks(folder: Path) -> list[str]:
-    if not (found := read(folder, "walks")):
+    """Of all runs, walks.json and those beside it, together."""
+    if not (runs := [read(folder, name) for name in sorted(path.stem for path in folder.glob("walks*.json"))]):
         return []
-    rows = found["tokenizers"]
-    walked = sum(not (row["skipped"] or row.get("failed")) for row in rows.values())
-    compared = found["compared"] if "spans" in found else found["steps"]  # files without "spans" hold theirs there
-    whole = [
-        f"{count:,} of {name}"
-        for name, row in rows.items()
-        for way, count in row["changes"].items()
-        if way.startswith(("full", "reference"))
-    ]
-    long = sum(steps for length, steps in found.get("lengths", {}).items() if int(length) > 10_000)
-    texts = f", {long:,} of them on texts of 10,000 to {found['longest']:,} characters" if long else ""
+    rows = [(name, row) for run in runs for name, row in run["tokenizers"].items()]
+    done = {name: row for name, row in rows if not (row["skipped"] or row["failed"])}
+    steps, compared, spans = (sum(run[count] for run in runs) for count in ("steps", "compared", "spans"))
+    differences = sum(len(run["differences"]) for run in runs)
+    whole = Counter[str]()
+    for name, row in rows:
+        whole[name] += sum(n for way, n in row["changes"].items() if way.startswith(("full", "reference")))
+    encoded = ", ".join(f"{count:,} of {name}" for name, count in whole.items() if count)
+    long = sum(count for run in runs for length, count in run["lengths"].items() if int(length) > 10_000)
+    longest = max(run["longest"] for run in runs)
+    texts = f", {long:,} of them on texts of 10,000 to {longest:,} characters" if long else ""
     return [
-        f"`python -m benchmarks.walks` ({commits(found, rows.values())}): {len(found['differences'])} differences in "
-        f"{found['steps']:,} random steps of sessions{texts}, over {walked} of {found.get('asked', len(rows))} "
-        f"tokenizers ({without(rows, 'failed')}; {without(rows, 'skipped')}); ids compared with a full encode of the "
-        f"reference after {compared:,} steps, spans after {found.get('spans', found['compared']):,}; "
-        f"changes that were encoded whole instead of repaired: {', '.join(whole) or 'none'}."
+        f"`python -m benchmarks.walks` ({commits(runs[0], [row for _, row in rows])}): {differences} differences in "
+        f"{steps:,} random steps of sessions{texts}, over {len(done)} of {max(run['asked'] for run in runs)} "
+        f"tokenizers ({without(dict(rows), 'failed')}; {without(dict(rows), 'skipped')}); ids compared with a full "
+        f"encode of the reference after {compared:,} steps, spans after {spans:,}; "
+        f"changes that were encoded whole instead of repaired: {encoded or 'none'}."
     ]
 
 

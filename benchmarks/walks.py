@@ -1,6 +1,7 @@
 """A campaign of random walks over sessions of all tokenizers: append, edit, truncate, update, fork, evict, restart.
 
-    python -m benchmarks.walks [--steps 200000] [--seconds S] [--tokenizers a,b] [--seed N] [--resume] [--out DIR]
+    python -m benchmarks.walks [--steps 200000] [--seconds S] [--tokenizers a,b] [--seed N] [--resume] [--name walks]
+                               [--out DIR]
 
 The ids are compared with a full encode of the reference after every step ("compared"), the spans after every
 `--spans-every`-th of these ("spans"); in rounds that begin with a long text after every few steps. Steps count only
@@ -71,16 +72,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--spans-every", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="keep the tokenizers that the results already hold")
+    parser.add_argument("--name", default="walks", help="of the results; the summary adds up all walks*.json")
     parser.add_argument("--out", type=Path, default=report.RESULTS)
     arguments = parser.parse_args(argv)
     names = arguments.tokenizers.split(",") if arguments.tokenizers else list(artifacts.NAMES)
     steps, rounds = arguments.steps, ROUNDS
     if arguments.small:
         names, steps, rounds = ["qwen-3"], sum(each.steps for each in SMALL), SMALL
-    path = arguments.out / "walks.json"
+    path = arguments.out / f"{arguments.name}.json"
     known = report.kept(path, "tokenizers", arguments.seed) if arguments.resume else {}
     known = {name: row for name, row in known.items() if not row["failed"]}
-    results = run(names, steps, rounds, arguments.seconds, arguments.spans_every, arguments.seed, known, arguments.out)
+    results = run(names, steps, rounds, arguments.seconds, arguments.spans_every, arguments.seed, known, path)
     print(json.dumps(results, indent=1, ensure_ascii=False))
     return 1 if results["differences"] or results["failed"] or results["whole"] else 0
 
@@ -93,7 +95,7 @@ def run(
     spans_every: int,
     seed: int,
     known: Mapping[str, dict[str, Any]],
-    folder: Path,
+    path: Path,
 ) -> dict[str, Any]:
     """Counts of steps, of how changes were repaired, by tokenizer. Written after each tokenizer; those of `known` are
     taken as they are."""
@@ -118,7 +120,7 @@ def run(
             "skipped": _named(by_name, "skipped"),
             "tokenizers": by_name,
         }
-        report.write("walks", results, folder)
+        report.write(path.stem, results, path.parent)
     return results
 
 

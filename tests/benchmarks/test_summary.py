@@ -9,7 +9,8 @@ import pytest
 from benchmarks import consumers, device, report, summary, summary_encode, summary_text
 
 ENVIRONMENT = {"cpu": "C", "cores": 2, "jax": "0.10", "peers": {}, "commit": "old+", "device": "cpu: C"}
-WALKS = {"environment": ENVIRONMENT, "steps": 200_000, "compared": 200_000, "differences": []}
+COUNTED = {"steps": 200_000, "compared": 200_000, "spans": 200_000, "lengths": {}, "longest": 300, "asked": 2}
+WALKS = {"environment": ENVIRONMENT, **COUNTED, "differences": []}
 SHARES = {"none": 0.088, "back-off": None, "exact": 0.784}
 TOTALS = {"tokenizers": 2, "positions": 20_000_000, "ids": 5_000_000, "spans": 4_000_000}
 
@@ -21,17 +22,17 @@ def write(folder: Path, name: str, results: dict[str, object]) -> None:
 def test_counts_and_differences_are_said(tmp_path: Path) -> None:
     rows = {"a": {"commit": "one"}, "b": {"commit": "two+", "difference": "ids at 3"}}
     write(tmp_path, "campaign", {"environment": ENVIRONMENT, "totals": TOTALS, "rows": rows})
-    rows = {
-        "a": {"skipped": None, "changes": {"append": 9, "full": 3}},
-        "b": {"skipped": "not installed", "changes": {}},
-    }
+    none = {"skipped": None, "failed": None, "commit": "one", "changes": {}}
+    rows = {"a": none | {"changes": {"append": 9, "full": 3}}, "b": none | {"skipped": "not installed"}}
     write(tmp_path, "walks", {**WALKS, "tokenizers": rows})
+    rows = {"a": none | {"commit": "two", "changes": {"full": 1}}, "c": none | {"commit": "two"}}
+    write(tmp_path, "walks-again", {**WALKS, "steps": 5, "tokenizers": rows})
     text = summary.render(tmp_path, brief=True)
     assert "(commit one, two+): 1 differences from the reference over 2 of 2 tokenizers" in text
     assert "in 20,000,000 positions" in text
-    assert "(commit old+ or earlier): 0 differences in 200,000 random steps of sessions, over 1" in text
-    assert "after 200,000 steps, spans after 200,000;" in text
-    assert "encoded whole instead of repaired: 3 of a." in text
+    assert "(commit one, two): 0 differences in 200,005 random steps of sessions, over 2 of 2" in text
+    assert "after 400,000 steps, spans after 400,000;" in text
+    assert "encoded whole instead of repaired: 4 of a." in text
 
 
 def test_what_has_no_counts_is_named(tmp_path: Path) -> None:
