@@ -61,6 +61,7 @@ def test_busy() -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals are the main thread's")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one comes inside a weak reference
 def test_a_signal_leaves_no_lock() -> None:
     """At random moments of a look through many sessions, each of whose locks is tried."""
     draw = random.Random(0)

@@ -70,3 +70,8 @@ class Entry:
     @property
     def name(self) -> str:
         return str(self.key)
+
+    @property
+    def held(self) -> bool:
+        """Whether a pin is left, with the memory's lock held. (An interrupt can leave a dead one in a weak set.)"""
+        return any(True for _ in self.pins)

@@ -69,6 +69,13 @@ class Memory:
                 return
         self.content.remove(entry)
 
+    def forget_idle(self, entry: Entry) -> None:
+        """Forgets an entry, unless somebody holds it."""
+        with self.lock:
+            if entry.held:
+                return
+        self.forget(entry)
+
     def forget(self, entry: Entry) -> None:
         with self.lock:
             if self.entries.get(entry.key) is entry:
@@ -80,7 +87,7 @@ class Memory:
         if self.bytes <= self._max_bytes:
             return
         with self.lock:
-            idle = sorted((each for each in self.entries.values() if not each.pins), key=lambda each: each.used)
+            idle = sorted((each for each in self.entries.values() if not each.held), key=lambda each: each.used)
             for entry in idle:
                 if self.bytes <= self._max_bytes:
                     break
@@ -103,7 +110,7 @@ class Memory:
         with self.lock:
             self._swept = now
             for entry in list(self.entries.values()):
-                if not entry.pins and now - entry.used > self._ttl:
+                if not entry.held and now - entry.used > self._ttl:
                     self._drop(entry, "expired")
 
     def _drop(self, entry: Entry, why: str) -> None:

@@ -147,8 +147,8 @@ class SessionStore:
             entry.deleted = True
             self._memory.forget(entry)
             raise
-        if continued and isinstance(source.key, int) and not source.pins:
-            self._memory.forget(source)
+        if continued and isinstance(source.key, int):
+            self._memory.forget_idle(source)
         self._memory.index(entry)
         self._memory.make_room()
         return session
