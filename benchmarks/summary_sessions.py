@@ -10,7 +10,8 @@ from .summary_text import characters, commits, figure, held, machine, markdown, 
 
 def walks(folder: Path) -> list[str]:
     """Of all runs, walks.json and those beside it, together."""
-    if not (runs := [read(folder, name) for name in sorted(path.stem for path in folder.glob("walks*.json"))]):
+    names = sorted(path.stem for path in folder.glob("walks*.json"))
+    if not (runs := [found for name in names if (found := read(folder, name))]):
         return []
     rows = [(name, row) for run in runs for name, row in run["tokenizers"].items()]
     done = {name: row for name, row in rows if not (row["skipped"] or row["failed"])}
@@ -27,7 +28,8 @@ def walks(folder: Path) -> list[str]:
         f"`python -m benchmarks.walks` ({commits(runs[0], [row for _, row in rows])}): {differences} differences in "
         f"{steps:,} random steps of sessions{texts}, over {len(done)} of {max(run['asked'] for run in runs)} "
         f"tokenizers ({without(dict(rows), 'failed')}; {without(dict(rows), 'skipped')}); ids compared with a full "
-        f"encode of the reference after {compared:,} steps, spans after {spans:,}; "
+        f"encode of the reference after {compared:,} steps, spans after {spans:,}"
+        f"{'' if min(compared, spans) >= 200_000 else ' (MISSED: 200,000)'}; "
         f"changes that were encoded whole instead of repaired: {encoded or 'none'}."
     ]
 

@@ -52,7 +52,7 @@ def test_what_has_no_counts_is_named(tmp_path: Path) -> None:
     assert "over 1 of 9 tokenizers (failed: 1, b; missing: 1, d)" in text
     assert "10,000 of them on texts of 10,000 to 210,000 characters, over 1 of 5 tokenizers" in text
     assert "(failed: 1, b; skipped: 2, d, e)" in text
-    assert "after 199,000 steps, spans after 40,000;" in text
+    assert "after 199,000 steps, spans after 40,000 (MISSED: 200,000);" in text
 
 
 def test_a_part_stands_where_its_marker_is(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -99,10 +100,15 @@ def test_an_array_of_ids_is_read_as_a_list_is() -> None:
     tok = small.tokenizer()
     ids = tok.encode("it's the thing", False).ids
     for boundary in ("none", "exact"):
-        (one,), (other,) = (read_prompts(tok, prompt, boundary, 0)[0] for prompt in (ids, ids.tolist()))
-        assert (one.ids, one.text) == (other.ids, other.text)
-        assert all(type(id) is int for id in one.ids)
+        (other,), _ = read_prompts(tok, ids.tolist(), boundary, 0)
+        for prompt in (ids, jnp.asarray(ids)):
+            (one,), _ = read_prompts(tok, prompt, boundary, 0)
+            assert (one.ids, one.text) == (other.ids, other.text)
+            assert all(type(id) is int for id in one.ids)
     for wrong in (-1, 1 << 20):
         for prompt in (np.array([1, wrong]), [1, wrong]):
             with pytest.raises(InputError, match=f"id {wrong} at index 1"):
                 read_prompts(tok, prompt, "none", 0)
+    for shape in ([np.array(3)], np.zeros((1, 2, 3), int), [np.zeros((2, 2), int)]):
+        with pytest.raises(InputError, match="neither text, bytes nor a list of ids"):
+            read_prompts(tok, shape, "none", None)

@@ -833,3 +833,37 @@ def test_an_interrupt_before_the_disk_leaves_no_entry(tmp_path: Path, monkeypatc
         monkeypatch.undo()
         other.open("a", "theirs")
         assert store.get("a").text == "theirs"
+
+
+def test_a_change_does_not_look_at_all_relatives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Appends, and changes of forks that are counted whole already."""
+    with SessionStore(StandIn()) as store:
+        parent = store.open("parent", "some words")
+        forks = [parent.fork(f"fork {number}") for number in range(20)]
+        family = parent._entry.family
+        monkeypatch.setattr(type(family), "members", lambda _: pytest.fail("all relatives were looked at"))
+        assert len(family.sharing) == 20
+        parent.append(" more")
+        forks[0].truncate(2)
+        forks[1].append("!")
+        assert len(family.sharing) == 18
+        parent.truncate(5)
+        assert not family.sharing
+        assert family.longest == 0
+
+
+def test_one_of_two_that_delete_a_session_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SessionStore(StandIn()) as store:
+        entry = store.open("a")._entry
+        find = store._memory.find
+
+        def late(*arguments: Any) -> Any:
+            found = find(*arguments)
+            monkeypatch.undo()
+            store.delete("a")
+            return found
+
+        monkeypatch.setattr(store._memory, "find", late)
+        with pytest.raises(UnknownSession):
+            store.delete("a")
+        assert entry.deleted

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import jax
 import numpy as np
 
 from toktier_jax.errors import InputError, UnsupportedError
@@ -17,7 +18,7 @@ from toktier_jax.sampling.vocabulary import TokenizerLike, Vocabulary, vocabular
 from toktier_jax.spec import types
 
 Mode = Literal["exact", "heal", "none"]
-Prompt = str | bytes | Sequence[int] | np.ndarray
+Prompt = str | bytes | Sequence[int] | np.ndarray | jax.Array
 TEXTS = str | bytes | bytearray | memoryview
 
 _SHORT = 1 << 12
@@ -65,6 +66,8 @@ def read_prompts(
     vocabulary = vocabulary_of(tok)
     if context_start is not None and not (is_whole(context_start) and 0 <= context_start < len(vocabulary.strings)):
         raise InputError(f"context_start={context_start!r}: the tokenizer has ids 0 to {len(vocabulary.strings) - 1}")
+    if isinstance(prompt, jax.Array):
+        prompt = np.asarray(prompt)
     batch = not _single(prompt)
     scalar = isinstance(prompt, np.ndarray) and not prompt.ndim
     if batch and (scalar or not isinstance(prompt, Sequence | np.ndarray)):
@@ -140,7 +143,7 @@ def utf8(text: str | bytes | bytearray | memoryview, what: str) -> bytes:
 
 def _checked_ids(prompt: Any, vocabulary: Vocabulary) -> tuple[int, ...]:
     limit = len(vocabulary.strings)
-    if isinstance(prompt, np.ndarray) and prompt.dtype.kind in "iu":
+    if isinstance(prompt, np.ndarray) and prompt.ndim == 1 and prompt.dtype.kind in "iu":
         wrong = np.flatnonzero((prompt < 0) | (prompt >= limit))
         if len(wrong):
             raise _no_id(int(prompt[wrong[0]]), int(wrong[0]), limit)

@@ -58,7 +58,11 @@ class Disk:
             self._connection = self._open()
             self._file = _identity(self._path)
             _disks.add(self)
-            self._look_through()
+            try:
+                self._look_through()
+            except BaseException:
+                self.close()
+                raise
         except (OSError, sqlite3.Error) as error:
             raise SessionError(f"the session store {self._path.parent} cannot be written: {error}") from error
 
@@ -127,6 +131,8 @@ class Disk:
         try:
             damage = self._reading(rows.look_through)
         except SessionError as error:
+            if not isinstance(error.__cause__, sqlite3.Error) or not _is_damage(error.__cause__):
+                raise
             self._count("damaged")
             _log.warning("%s is damaged: %s", self._path, error)
             damage = rows.Damage([], [""])

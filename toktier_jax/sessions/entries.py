@@ -88,7 +88,7 @@ class Entries:
         if entry is None:
             return self._disk.delete(name) if self._disk else False
         with entry.lock:
-            known = self._disk.delete(name) if self._disk else True
+            known = self._disk.delete(name) if self._disk else not entry.deleted
             entry.deleted = True
             self.memory.forget(entry)
         return known

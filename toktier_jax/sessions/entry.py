@@ -23,9 +23,15 @@ class Pin:
 
 class Family:
     """Entries that began as copies of one another, while they are in memory: what is wrong in one can be wrong in all.
-    Thread-safe."""
+    Thread-safe.
+
+    sharing  those that the memory counts as shared; with its lock held
+    longest  characters of the longest of their texts, or more
+    """
 
     def __init__(self) -> None:
+        self.sharing: set[Entry] = set()
+        self.longest = 0
         self._lock = threading.Lock()
         self._members: weakref.WeakSet[Entry] = weakref.WeakSet()
 

@@ -55,9 +55,11 @@ class Memory:
         with self.lock:
             if self.entries.get(entry.key) is not entry:
                 return
-            entry.shared = False
+            if entry.shared:
+                entry.shared = False
+            else:
+                self._unshare(entry, kept)
             self._count_in(entry)
-            self._unshare(entry, kept)
         self.index(entry, kept)
 
     def index(self, entry: Entry, kept: int = 1 << 62) -> None:
@@ -83,13 +85,15 @@ class Memory:
         self.content.remove(entry)
 
     def make_room(self) -> None:
-        """Least recently used sessions without handles leave until what is left is below the cap."""
+        """Where it is above the cap, least recently used sessions without handles leave until a tenth of it is free:
+        looking for them again for each change would cost as many looks as there are sessions."""
         if self.bytes <= self._max_bytes:
             return
+        aim = self._max_bytes * 9 // 10
         with self.lock:
             idle = sorted((each for each in self.entries.values() if not each.held), key=lambda each: each.used)
             for entry in idle:
-                if self.bytes <= self._max_bytes:
+                if self.bytes <= aim:
                     break
                 self._drop(entry, "evicted")
 
@@ -122,22 +126,30 @@ class Memory:
         del self.entries[entry.key]
         self.bytes -= entry.size
         entry.size = 0
+        entry.family.sharing.discard(entry)
         if not entry.shared:
             self._unshare(entry, 0)
 
     def _unshare(self, entry: Entry, kept: int) -> None:
         """An entry holds only the first `kept` characters yet of what copies of it share: those with more count whole
         from now on, each, as who holds what of the rest is not known."""
-        for copy in entry.family.members():
-            if copy.shared and copy is not entry and copy.record.text.length > kept:
-                copy.shared = False
-                if self.entries.get(copy.key) is copy:
-                    self._count_in(copy)
+        family = entry.family
+        if family.longest <= kept:
+            return
+        for copy in [each for each in family.sharing if each.record.text.length > kept]:
+            copy.shared = False
+            self._count_in(copy)
+        family.longest = max((each.record.text.length for each in family.sharing), default=0)
 
     def _count_in(self, entry: Entry) -> None:
         size = entry.record.bytes_shared if entry.shared else entry.record.bytes_held
         self.bytes += size - entry.size
         entry.size = size
+        if entry.shared:
+            entry.family.sharing.add(entry)
+            entry.family.longest = max(entry.family.longest, entry.record.text.length)
+        else:
+            entry.family.sharing.discard(entry)
 
 
 def _hold(entry: Entry, pin: Pin | None) -> None:

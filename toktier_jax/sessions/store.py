@@ -157,12 +157,13 @@ class SessionStore:
         """Counters since the store was opened, and what it holds."""
         self._check_process()
         with self._memory.lock:
-            entries, held = list(self._memory.entries.values()), self._memory.bytes
+            sessions, held = len(self._memory.entries), self._memory.bytes
+            handles = sum(1 for entry in self._memory.entries.values() for _ in entry.pins)
         with self._lock:
             counts, changes, seconds = dict(self._counts), dict(self._changes), self._seconds
         return {
-            "sessions": len(entries),
-            "handles": sum(len(entry.pins) for entry in entries),
+            "sessions": sessions,
+            "handles": handles,
             "bytes": held,
             "changes": changes,
             "seconds": seconds,
