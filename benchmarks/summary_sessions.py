@@ -30,7 +30,8 @@ def walks(folder: Path) -> list[str]:
         f"tokenizers ({without(dict(rows), 'failed')}; {without(dict(rows), 'skipped')}); ids compared with a full "
         f"encode of the reference after {compared:,} steps, spans after {spans:,}"
         f"{'' if min(compared, spans) >= 200_000 else ' (MISSED: 200,000)'}; "
-        f"changes that were encoded whole instead of repaired: {encoded or 'none'}."
+        f"changes that were encoded whole, for want of a compiled pattern: {encoded or 'none'}"
+        f"{''.join(f'; not repaired although there is one: {each}' for run in runs for each in run.get('whole', ()))}."
     ]
 
 
