@@ -111,7 +111,8 @@ class Stateful:
         self._store._verifier.drain(5)
         self._store.close()
         stats = self._store.stats()
-        return {"changes": sum(stats["changes"].values()), **stats["shadow"]}
+        outcomes = (count for way, count in stats["changes"].items() if way not in ("widened", "by the device"))
+        return {"changes": sum(outcomes), **stats["shadow"]}
 
 
 def climb(

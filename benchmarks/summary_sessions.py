@@ -14,7 +14,9 @@ def walks(folder: Path) -> list[str]:
     if not (runs := [found for name in names if (found := read(folder, name))]):
         return []
     rows = [(name, row) for run in runs for name, row in run["tokenizers"].items()]
-    done = {name: row for name, row in rows if not (row["skipped"] or row["failed"])}
+    failed = {name: row for name, row in rows if row["failed"]}
+    done = {name: row for name, row in rows if not row["skipped"] and name not in failed}
+    both = {**dict(rows), **failed}
     steps, compared, spans = (sum(run[count] for run in runs) for count in ("steps", "compared", "spans"))
     differences = sum(len(run["differences"]) for run in runs)
     whole = Counter[str]()
@@ -27,7 +29,7 @@ def walks(folder: Path) -> list[str]:
     return [
         f"`python -m benchmarks.walks` ({commits(runs[0], [row for _, row in rows])}): {differences} differences in "
         f"{steps:,} random steps of sessions{texts}, over {len(done)} of {max(run['asked'] for run in runs)} "
-        f"tokenizers ({without(dict(rows), 'failed')}; {without(dict(rows), 'skipped')}); ids compared with a full "
+        f"tokenizers ({without(both, 'failed')}; {without(both, 'skipped')}); ids compared with a full "
         f"encode of the reference after {compared:,} steps, spans after {spans:,}"
         f"{'' if min(compared, spans) >= 200_000 else ' (MISSED: 200,000)'}; "
         f"changes that were encoded whole, for want of a compiled pattern: {encoded or 'none'}"

@@ -24,13 +24,16 @@ def test_counts_and_differences_are_said(tmp_path: Path) -> None:
     write(tmp_path, "campaign", {"environment": ENVIRONMENT, "totals": TOTALS, "rows": rows})
     none = {"skipped": None, "failed": None, "commit": "one", "changes": {}}
     rows = {"a": none | {"changes": {"append": 9, "full": 3}}, "b": none | {"skipped": "not installed"}}
+    rows["d"] = none | {"failed": "once"}
     write(tmp_path, "walks", {**WALKS, "tokenizers": rows})
     rows = {"a": none | {"commit": "two", "changes": {"full": 1}}, "c": none | {"commit": "two"}}
+    rows["d"] = none
     write(tmp_path, "walks-again", {**WALKS, "steps": 5, "tokenizers": rows, "whole": ["c: full"]})
     text = summary.render(tmp_path, brief=True)
     assert "(commit one, two+): 1 differences from the reference over 2 of 2 tokenizers" in text
     assert "in 20,000,000 positions" in text
     assert "(commit one, two): 0 differences in 200,005 random steps of sessions, over 2 of 2" in text
+    assert "(failed: 1, d; skipped: 1, b)" in text
     assert "after 400,000 steps, spans after 400,000;" in text
     assert "encoded whole, for want of a compiled pattern: 4 of a; not repaired although there is one: c: full." in text
 

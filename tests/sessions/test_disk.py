@@ -452,3 +452,12 @@ def test_two_that_find_a_damaged_file_mend_it_once(tmp_path: Path, monkeypatch: 
     with SessionStore(StandIn(), tmp_path) as store:
         assert store.get("a").text == "acknowledged"
     assert len(list(tmp_path.glob("*.damaged-*"))) == 1
+
+
+def test_a_damaged_schema_is_counted(tmp_path: Path) -> None:
+    SessionStore(StandIn(), tmp_path).close()
+    data = (tmp_path / FILE).read_bytes()
+    assert data.count(b"id INTEGER") >= 1
+    (tmp_path / FILE).write_bytes(data.replace(b"id INTEGER", b"hd INTEGER"))
+    with SessionStore(StandIn(), tmp_path) as store:
+        assert sum(count for what, count in store.stats()["counts"].items() if "damaged" in what)

@@ -8,6 +8,7 @@ import gc
 import itertools
 import linecache
 import os
+import random
 import signal
 import sqlite3
 import sys
@@ -867,3 +868,63 @@ def test_one_of_two_that_delete_a_session_is_told(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(UnknownSession):
             store.delete("a")
         assert entry.deleted
+
+
+def _is_counted(store: SessionStore) -> bool:
+    """Whether the bytes are those of the entries, and only entries in memory share."""
+    entries = set(store._memory.entries.values())
+    sharing = {each for entry in entries for each in entry.family.sharing}
+    return store._memory.bytes == sum(each.size for each in entries) and sharing <= entries
+
+
+@pytest.mark.parametrize("call", ["encode", "fork"])
+def test_a_copy_whose_source_leaves_meanwhile_counts_whole(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    text = "words and more " * 2000
+    with SessionStore(StandIn()) as store:
+        parent = store.open("parent", text)
+        whole, put = store.stats()["bytes"], store._memory.put
+
+        def late(entry: Any, *others: Any) -> Any:
+            store._memory.forget(parent._entry)
+            return put(entry, *others)
+
+        monkeypatch.setattr(store._memory, "put", late)
+        kept = store.encode(text) if call == "encode" else parent.fork("fork")
+        assert kept.text == text
+        assert store.stats()["bytes"] == whole
+        assert _is_counted(store)
+
+
+def test_bytes_are_those_of_the_entries() -> None:
+    draw = random.Random(0)
+    with SessionStore(StandIn(), max_bytes=150_000) as store:
+        held: list[Session] = []
+        for number in range(400):
+            if held and draw.random() < 0.7:
+                session = draw.choice(held)
+                change = draw.randrange(6)
+                if change == 0:
+                    held.append(session.fork(f"fork {number}"))
+                elif change == 1:
+                    session.truncate(draw.randrange(len(session.text) + 1))
+                elif change == 2:
+                    held.append(store.encode(session.text + draw.choice(["", " more"])))
+                elif change == 3:
+                    held.remove(session)
+                    session.close()
+                else:
+                    session.append("words and more " * draw.randrange(20))
+            else:
+                held.append(store.open(f"s{number}", "words and more " * draw.randrange(200)))
+            assert _is_counted(store), number
+        assert store.stats()["counts"]["evicted"]
+
+
+def test_eviction_frees_a_tenth() -> None:
+    with SessionStore(StandIn(), max_bytes=100_000) as store:
+        evicted = 0
+        for number in range(100):
+            store.open(f"s{number}", "words " * 300).close()
+            before, evicted = evicted, store.stats()["counts"].get("evicted", 0)
+            assert store.stats()["bytes"] <= (90_000 if evicted > before else 100_000)
+        assert evicted > 3

@@ -320,7 +320,8 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
-    return type(error) is sqlite3.DatabaseError or "malformed" in str(error)
+    # A schema that is damaged has lost a table or a column
+    return type(error) is sqlite3.DatabaseError or "malformed" in str(error) or str(error).startswith("no such ")
 
 
 def _restored(raw: rows.Raw) -> tuple[Record, Stored]:

@@ -64,10 +64,10 @@ class Entries:
     def add(self, name: str | int, record: Record, opened: str, pin: Pin, parent: Entry | None = None) -> Entry | None:
         """A new entry, held by `pin`; None where the name was taken meanwhile."""
         family = Family() if parent is None else parent.family
-        entry = Entry(name, record, opened=opened, family=family, shared=parent is not None)
+        entry = Entry(name, record, opened=opened, family=family)
         with entry.lock:
             try:
-                if self.memory.put(entry, pin) is not entry:
+                if self.memory.put(entry, pin, parent) is not entry:
                     return None
                 if self._disk and isinstance(name, str):
                     entry.stored = self._disk.create(name, record, parent.stored if parent else None)
@@ -108,9 +108,8 @@ class Entries:
                 if source.deleted or source.stale:
                     return None
                 opened = f"as a copy of {source.name!r}"
-                entry = Entry(key, source.record.copy(), opened=opened, family=source.family, shared=True)
-                entry.pins.add(pin)
-                return entry
+                entry = Entry(key, source.record.copy(), opened=opened, family=source.family)
+                return self.memory.put(entry, pin, source)
         except Busy:
             return None
 

@@ -39,14 +39,16 @@ class Memory:
                 entry.used = time.monotonic()
             return entry
 
-    def put(self, entry: Entry, pin: Pin | None = None) -> Entry:
-        """Takes in an entry, unless one of its name is there: returns what is there, held by `pin`."""
+    def put(self, entry: Entry, pin: Pin | None = None, source: Entry | None = None) -> Entry:
+        """Takes in an entry, unless one of its name is there: returns what is there, held by `pin`. `source`, whose
+        lock is held: what the entry is a copy of; where it has left meanwhile, there is nothing left to share with."""
         self._sweep()
         with self.lock:
             self._present(entry.key)
             found = self.entries.setdefault(entry.key, entry)
             _hold(found, pin)
             if found is entry:
+                entry.shared = source is not None and self.entries.get(source.key) is source
                 self._count_in(entry)
             return found
 
@@ -74,9 +76,10 @@ class Memory:
     def forget_idle(self, entry: Entry) -> None:
         """Forgets an entry, unless somebody holds it."""
         with self.lock:
-            if entry.held:
+            if entry.held or self.entries.get(entry.key) is not entry:
                 return
-        self.forget(entry)
+            self._take_out(entry)
+        self.content.remove(entry)
 
     def forget(self, entry: Entry) -> None:
         with self.lock:
@@ -123,12 +126,12 @@ class Memory:
         self.content.remove(entry)
 
     def _take_out(self, entry: Entry) -> None:
-        del self.entries[entry.key]
-        self.bytes -= entry.size
-        entry.size = 0
         entry.family.sharing.discard(entry)
         if not entry.shared:
             self._unshare(entry, 0)
+        self.bytes -= entry.size
+        entry.size = 0
+        del self.entries[entry.key]
 
     def _unshare(self, entry: Entry, kept: int) -> None:
         """An entry holds only the first `kept` characters yet of what copies of it share: those with more count whole
@@ -138,7 +141,9 @@ class Memory:
             return
         for copy in [each for each in family.sharing if each.record.text.length > kept]:
             copy.shared = False
-            self._count_in(copy)
+            family.sharing.discard(copy)
+            if self.entries.get(copy.key) is copy:
+                self._count_in(copy)
         family.longest = max((each.record.text.length for each in family.sharing), default=0)
 
     def _count_in(self, entry: Entry) -> None:

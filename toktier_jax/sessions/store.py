@@ -140,7 +140,6 @@ class SessionStore:
         source, common = found
         continued = common >= entry.record.text.length
         session = Session(self, entry, pin)
-        self._memory.put(entry)  # before the verifier can ask for it
         try:
             session.update(text)
         except BaseException:
