@@ -13,6 +13,7 @@ import pytest
 from benchmarks import boundary, boundary_arms, boundary_cuts, loop, mask
 from tests.sampling import brute, small
 from toktier_jax import Tokenizer
+from toktier_jax.errors import UnsupportedError
 from toktier_jax.sampling.vocabulary import vocabulary_of
 from toktier_jax.spec.gguf import gguf_to_tokenizer_json
 
@@ -94,7 +95,11 @@ def test_the_interval_holds_the_mean_and_is_wider_where_prompts_share_a_context(
 )
 def test_cuts_fall_inside_a_token_or_on_a_border(corpus: str, ends: str) -> None:
     tok = Tokenizer.default()
-    for cases in itertools.islice(boundary_cuts.contexts(corpus, boundary.corpus_text(corpus), tok, ends), 3):
+    try:
+        text = boundary.corpus_text(corpus)
+    except UnsupportedError as missing:
+        pytest.skip(str(missing))
+    for cases in itertools.islice(boundary_cuts.contexts(corpus, text, tok, ends), 3):
         assert len({case.prompt[:30] for case in cases}) == 1
         for case in cases:
             spans = tok.encode(case.prompt + case.after, False, route="reference").byte_spans

@@ -106,7 +106,7 @@ def test_figures_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- results:begin -->\nold\n<!-- results:end -->\nz\n")
     assert summary.main(["--results", str(tmp_path), str(page)]) == 0
-    assert "| chat transcript over plain text | 5 | <= 1.3 | MISSED |" in page.read_text()
+    assert "| chat transcript over plain text | 5 | <= 1.3 | MISSED: " in page.read_text()
     assert "old" not in page.read_text()
     assert page.read_text().endswith("<!-- results:end -->\nz\n")
 
